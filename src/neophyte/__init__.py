@@ -1,0 +1,23 @@
+"""Benchmarks for models that begin knowing nothing and must learn in context: a language, a world, a rule."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from neophyte.core.registry import register_family
+
+if TYPE_CHECKING:
+    from neophyte import metalang
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "metalang"]
+
+register_family("metalang", "neophyte.metalang.tasks")
+
+
+def __getattr__(name: str) -> Any:
+    # The worlds compile kernels: they are imported where they are used.
+    if name == "metalang":
+        return importlib.import_module("neophyte.metalang")
+    raise AttributeError(f"module 'neophyte' has no attribute {name!r}")

@@ -1,0 +1,108 @@
+"""Files that are whole or absent, and manifests that say what wrote them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary sibling of `path` and move it into place when the block ends without an error.
+
+    Args:
+        path: The file to write; missing parent folders are made.
+        mode: "wb" for bytes or "w" for UTF-8 text.
+
+    Raises:
+        OSError: The disk is full or the folder is not writable; `path` is then untouched.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        text = "b" not in mode
+        with os.fdopen(descriptor, mode, encoding="utf-8" if text else None, newline="\n" if text else None) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a UTF-8 text file, whole or not at all."""
+    with atomic_write(path, "w") as file:
+        file.write(text)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        ValueError: The file is missing or is not JSON; the message names it.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a JSON file ({error}); remove it or restore it") from None
+
+
+def sha256_file(path: str | Path) -> str:
+    """Return the hex sha256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_array_bytes(*chunks: bytes) -> str:
+    """Return the hex sha256 of the concatenation of `chunks`."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def environment() -> dict[str, Any]:
+    """Describe the software and hardware that a result was made on, for its manifest."""
+    packages = {}
+    for name in ("neophyte", "numpy", "numba", "torch"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "packages": packages,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": processor_name(),
+        "cores": os.cpu_count(),
+    }
+
+
+def processor_name() -> str:
+    """Return the processor's marketing name, or the architecture where the system does not tell."""
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found.group(1).strip() if found else (platform.processor() or platform.machine())

@@ -1,0 +1,75 @@
+"""`kernel`: Numba's njit as every kernel here uses it: strict IEEE arithmetic, no GIL, and a cache that notices changes.
+
+Numba's own cache looks at a function's own file only, and a kernel calls helpers in other files. Our cache folder is
+therefore named by a hash of all kernel sources: a change in any of them starts a fresh folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def sources_hash() -> str:
+    """Return a short hash of the sources of all kernels and of the Numba version."""
+    digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
+    for path in sorted([Path(__file__), *PACKAGE.glob("*/*kernels.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_folder() -> str:
+    """Return the folder of the compiled kernels; NEOPHYTE_CACHE_DIR, if set, says where it lies."""
+    if root := os.environ.get("NEOPHYTE_CACHE_DIR"):
+        base = Path(root)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", tempfile.gettempdir())) / "neophyte"
+    elif sys.platform == "darwin":
+        base = Path("~/Library/Caches/neophyte").expanduser()
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "neophyte"
+    folder = base / f"kernels-{sources_hash()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return str(folder)
+    except OSError:
+        pass
+    # A home that cannot be written, as on some clusters: compile once per boot instead.
+    folder = Path(tempfile.gettempdir()) / f"neophyte-{os.getuid() if hasattr(os, 'getuid') else 'user'}" / folder.name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return str(folder)
+
+
+_CACHE_FOLDER = cache_folder()
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` on first call, without the GIL and without fast-math, and cache the machine code on disk."""
+    return _compile(function)
+
+
+def inlined(function: Function) -> Function:
+    """The same for a small helper of a hot loop, which LLVM must inline: only then does it see what cannot alias."""
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Function, **options: Any) -> Function:
+    before = config.CACHE_DIR
+    config.CACHE_DIR = _CACHE_FOLDER  # read when the dispatcher is made; other users' functions keep their setting
+    try:
+        return numba.njit(function, cache=True, nogil=True, fastmath=False, error_model="numpy", **options)
+    finally:
+        config.CACHE_DIR = before

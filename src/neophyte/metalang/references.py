@@ -1,0 +1,121 @@
+"""Controls: predictors that learn in context with no training, scored on the same sequences as a model.
+
+Each maps tokens (batch, time) to -log p (batch, time) in nats, and predicts every token from those before it alone.
+The oracle, the exact law, comes with the corpus (`Corpus.batch(..., nll=True)`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from neophyte.core.spec import check_integer
+from neophyte.metalang import control_kernels
+
+DEFAULT_MAX_ORDER = 5
+INDUCTION_MAX_LENGTH = 16
+
+
+def uniform(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
+    """Predict every token with probability 1 / vocab_size; float32 (batch, time) nats."""
+    return np.full(tokens.shape, math.log(vocab_size), dtype=np.float32)
+
+
+def unigram(tokens: np.ndarray, vocab_size: int, *, threads: int = 1) -> np.ndarray:
+    """Predict from the counts of the tokens so far, plus one half each; float32 (batch, time) nats."""
+    return _score(tokens, lambda row, out: control_kernels.unigram(row, vocab_size, out), vocab_size, threads)
+
+
+def ngram(
+    tokens: np.ndarray, vocab_size: int, max_order: int | np.ndarray = DEFAULT_MAX_ORDER, *, threads: int = 1
+) -> np.ndarray:
+    """Predict from counts after contexts of all lengths up to `max_order`, interpolated (Witten-Bell).
+
+    With h' the context h less its oldest token, c counts and T(h) the number of different tokens seen after h:
+    p(x | h) = (c(h, x) + T(h) p(x | h')) / (c(h) + T(h)), down to the uniform law; T. Bell, J. Cleary and I. Witten
+    (1990), method C.
+
+    Args:
+        tokens: Unsigned integers (batch, time).
+        vocab_size: Number of tokens.
+        max_order: Longest context, in [0, 64]; an integer, or one for each sequence, (batch,).
+        threads: Threads to score with.
+
+    Returns:
+        float32 (batch, time), nats.
+    """
+    longest = np.broadcast_to(np.asarray(max_order, dtype=np.int64), tokens.shape[:1])
+    for order in np.unique(longest).tolist():
+        check_integer("max_order", order, 0, 64)
+    return _score(
+        tokens,
+        lambda row, order, out: control_kernels.witten_bell(row, vocab_size, order, out),
+        vocab_size,
+        threads,
+        longest,
+    )
+
+
+def induction(tokens: np.ndarray, vocab_size: int, *, threads: int = 1) -> np.ndarray:
+    """Predict what followed the latest occurrence of the longest suffix seen before, trusted as it was right so far.
+
+    Suffixes of up to 16 tokens are matched. This is the copying rule of induction heads (C. Olsson et al., 2022).
+    Returns float32 (batch, time) nats.
+    """
+    return _score(
+        tokens,
+        lambda row, out: control_kernels.induction(row, vocab_size, INDUCTION_MAX_LENGTH, out),
+        vocab_size,
+        threads,
+    )
+
+
+def references(
+    tokens: np.ndarray, vocab_size: int, *, orders: np.ndarray | None = None, threads: int = 1
+) -> dict[str, np.ndarray]:
+    """Score sequences with every control.
+
+    Args:
+        tokens: Unsigned integers (batch, time).
+        vocab_size: Number of tokens.
+        orders: int64 (batch,), the true order of each sequence's language, where there is one.
+        threads: Threads to score with.
+
+    Returns:
+        float32 (batch, time) nats by name: "uniform", "unigram", "ngram" (maximal order 5), "ngram_true_order" (only
+        with `orders`) and "induction".
+    """
+    scores = {
+        "uniform": uniform(tokens, vocab_size),
+        "unigram": unigram(tokens, vocab_size, threads=threads),
+        "ngram": ngram(tokens, vocab_size, threads=threads),
+        "induction": induction(tokens, vocab_size, threads=threads),
+    }
+    if orders is not None:
+        scores["ngram_true_order"] = ngram(tokens, vocab_size, orders, threads=threads)
+    return scores
+
+
+def _score(
+    tokens: np.ndarray, score_row: Callable[..., None], vocab_size: int, threads: int, per_row: np.ndarray | None = None
+) -> np.ndarray:
+    if tokens.ndim != 2 or tokens.dtype.kind not in "iu":
+        raise ValueError(f"tokens has shape {tokens.shape}, dtype {tokens.dtype}; allowed: integers (batch, time)")
+    if tokens.size and (tokens.min() < 0 or tokens.max() >= vocab_size):
+        raise ValueError(f"tokens lie in [{tokens.min()}, {tokens.max()}]; allowed: [0, {vocab_size})")
+    nll = np.empty(tokens.shape, dtype=np.float32)
+
+    def score(b: int) -> None:
+        extra = () if per_row is None else (int(per_row[b]),)
+        score_row(np.ascontiguousarray(tokens[b]), *extra, nll[b])
+
+    if threads == 1:
+        for b in range(len(tokens)):
+            score(b)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(score, range(len(tokens))))
+    return nll
