@@ -98,7 +98,8 @@ def test_runs_once_then_skips(tmp_path):
         ("finished", 1, 1),
         ("skipped", 1, 1),
     ]
-    assert events[1].trial == trial and events[1].seconds > 0
+    assert events[1].trial == trial
+    assert events[1].seconds > 0
 
 
 def test_manifest_says_what_ran(tmp_path):
@@ -109,10 +110,13 @@ def test_manifest_says_what_ran(tmp_path):
     assert manifest["function"] == trial.function
     assert manifest["params"] == {}
     assert manifest["needs"] == {"need": need.key}
-    assert manifest["attempts"] == 1 and manifest["threads"] == 2
+    assert manifest["attempts"] == 1
+    assert manifest["threads"] == 2
     assert manifest["environment"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert manifest["started"] <= manifest["finished"] and manifest["finished"].endswith("+00:00")
-    assert manifest["wall_seconds"] > 0 and manifest["cpu_seconds"] > 0
+    assert manifest["started"] <= manifest["finished"]
+    assert manifest["finished"].endswith("+00:00")
+    assert manifest["wall_seconds"] > 0
+    assert manifest["cpu_seconds"] > 0
     assert 1 < manifest["peak_memory_mb"] < 1000
     assert "version" in manifest
 
@@ -130,7 +134,9 @@ def test_shared_needs_run_once_and_first(tmp_path):
     }
     assert len(calls(shared.folder(tmp_path))) == 1
     finished = [event.trial.name for event in events if event.kind == "finished"]
-    assert finished[0] == "shared" and finished[-1] == "top" and len(finished) == 4
+    assert finished[0] == "shared"
+    assert finished[-1] == "top"
+    assert len(finished) == 4
 
 
 def test_needs_of_finished_trials_are_not_run(tmp_path):
@@ -162,7 +168,8 @@ def test_surroundings_of_a_worker(tmp_path, monkeypatch):
     trial = Trial("a", "trial_functions:surroundings")
     (row,) = run_trials([trial], "relative", threads=3)[trial.key]
     assert Path(row.pop("current")).samefile(tmp_path)
-    assert len(row) == 5 and set(row.values()) == {"3"}
+    assert len(row) == 5
+    assert set(row.values()) == {"3"}
     assert (tmp_path / "relative" / "trials" / trial.key / "rows.json").exists()
 
 
@@ -251,7 +258,8 @@ def test_killed_driver_leaves_no_worker_and_resumes(tmp_path, start_driver):
     until(lambda: is_gone(worker))
     gate.touch()
     (row,) = run_trials([trial], tmp_path)[trial.key]
-    assert row["calls"] == 2 and row["process"] != worker
+    assert row["calls"] == 2
+    assert row["process"] != worker
     assert json.loads((trial.folder(tmp_path) / "manifest.json").read_text())["attempts"] == 2
 
 

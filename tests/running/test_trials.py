@@ -22,7 +22,9 @@ def finish(trial, root, rows):
 def test_key_follows_function_params_and_needs():
     train = Trial("train", "package.module:train", {"size": 1})
     same = Trial("train", "package.module:train", {"size": 1})
-    assert train == same and train.key == same.key and len({train, same}) == 1
+    assert train == same
+    assert train.key == same.key
+    assert len({train, same}) == 1
     assert train.key.startswith("train-")
     others = [
         Trial("train", "package.module:other", {"size": 1}),

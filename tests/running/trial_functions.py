@@ -47,7 +47,7 @@ def die(folder, needs, times):
     """Kill this process as the system might, in the first `times` calls."""
     calls = note_call(folder)
     if calls <= times:
-        print(f"about to die in call {calls}")
+        print(f"about to die in call {calls}")  # noqa: T201
         os.kill(os.getpid(), signal.SIGKILL)
     return [{"calls": calls}]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,9 @@ class Space:
 
         Returns:
             uint64 array (batch, 2).
+
+        Raises:
+            ValueError: The indices are not of this form.
         """
         # Every part carries its length, so that no two different addresses are the same bytes.
         parts = (self.task.encode(), self.split.encode(), stream.encode())
@@ -57,7 +61,7 @@ class Space:
             prefix.update(len(part).to_bytes(4, "little") + part)
         prefix.update(self.seed.to_bytes(8, "little"))
         digests = bytearray()
-        for index in np.asarray(indices, dtype=np.int64).tolist():
+        for index in check_indices(indices).tolist():
             state = prefix.copy()
             state.update(index.to_bytes(8, "little"))
             digests += state.digest()
@@ -67,6 +71,20 @@ class Space:
         """Return the stream `name` of the sample at `index`."""
         check_integer("index", index, 0, MAX_INDEX)
         return Stream(self.keys(name, np.array([index]))[0])
+
+
+def check_indices(indices: Any) -> np.ndarray:
+    """Return `indices` as int64 (batch,).
+
+    Raises:
+        ValueError: They are not integers in [0, 2^63) of shape (batch,), batch at least 1.
+    """
+    array = np.asarray(indices)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise ValueError(f"indices has shape {array.shape} and dtype {array.dtype}; allowed: integers, (batch,)")
+    if array.min() < 0 or array.max() > MAX_INDEX:
+        raise ValueError(f"indices lie in [{array.min()}, {array.max()}]; allowed: [0, {MAX_INDEX}]")
+    return array.astype(np.int64)
 
 
 class Stream:

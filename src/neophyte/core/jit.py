@@ -1,4 +1,4 @@
-"""`kernel`: Numba's njit as every kernel here uses it: strict IEEE arithmetic, no GIL, and a cache that notices changes.
+"""Numba's njit as every kernel here uses it: strict IEEE arithmetic, no GIL, and a cache that notices changes.
 
 Numba's own cache looks at a function's own file only, and a kernel calls helpers in other files. Our cache folder is
 therefore named by a hash of all kernel sources: a change in any of them starts a fresh folder.
@@ -67,9 +67,10 @@ def inlined(function: Function) -> Function:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    before = config.CACHE_DIR
-    config.CACHE_DIR = _CACHE_FOLDER  # read when the dispatcher is made; other users' functions keep their setting
+    # Read when the dispatcher is made; other users' functions keep their setting.
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
+    config.CACHE_DIR = _CACHE_FOLDER  # type: ignore[attr-defined]
     try:
         return numba.njit(function, cache=True, nogil=True, fastmath=False, error_model="numpy", **options)
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR = before  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Random words and elementary functions for all worlds: IEEE basic operations in a fixed order, the same bits everywhere.
+"""Random words and elementary functions for all worlds: IEEE operations in a fixed order, the same bits everywhere.
 
 Nothing here calls the C library. Additions, multiplications, divisions and square roots round the same way on every
 IEEE machine, and the compiler may not reorder or fuse them, so every result is a function of its arguments alone.

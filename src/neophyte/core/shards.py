@@ -1,4 +1,4 @@
-"""Data sets on disk: .npy shards and a manifest with their recipe and sha256; resumable, and verified against the recipe."""
+"""Data sets on disk: .npy shards and a manifest with recipe and sha256; resumable, and verified against the recipe."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def write_shards(
         ValueError: The folder holds another data set, or files that are not a data set's.
         OSError: The disk is full; all finished shards are kept.
     """
+    check_integer("count", count, 1)
     check_integer("shard_size", shard_size, 1)
     folder = Path(folder)
     manifest = _begin(folder, {"recipe": dict(recipe), "count": count, "shard_size": shard_size})
@@ -131,6 +132,8 @@ def verify_shards(
         start += shard["rows"]
         if progress:
             progress(shard["rows"])
+    if start != manifest["count"]:
+        raise ValueError(f"{folder / MANIFEST}: lists {start} samples of {manifest['count']}; a shard was taken out")
     return compared
 
 

@@ -1,4 +1,4 @@
-"""Specs: frozen dataclasses that are the Python argument, the command line, the TOML preset and the manifest at once."""
+"""Specs: frozen dataclasses that are Python argument, command line, TOML preset and manifest at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -25,11 +26,33 @@ def check_integer(field: str, value: Any, low: int, high: int | None = None) -> 
 
 def check_real(field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False) -> None:
     """Raise ValueError unless `value` is a finite number in [low, high], or in (low, high] with `open_low`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, not math.isfinite, which fails on an integer too large for a float.
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if not good or value > high or value < low or (open_low and value == low):
         upper = "a finite number" if math.isinf(high) else f"at most {high}"
         lower = f"above {low}" if open_low else f"at least {low}"
         raise ValueError(f"{field} is {value!r}; allowed: {upper}, {lower}")
+
+
+def check_boolean(field: str, value: Any) -> None:
+    """Raise ValueError unless `value` is True or False; 1 and 0 equal them, but are other JSON."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{field} is {value!r}; allowed: True or False")
+
+
+def set_reals(spec: Any, *fields: str) -> None:
+    """Turn the numbers in these fields of a frozen spec, checked before, into floats.
+
+    5 equals 5.0 but is other JSON: without this, equal specs would have different identities.
+
+    Args:
+        spec: The spec, still in its `__post_init__`.
+        *fields: Names of fields that hold a real number or a tuple of them.
+    """
+    for field in fields:
+        value = getattr(spec, field)
+        real = tuple(float(item) for item in value) if isinstance(value, tuple) else float(value)
+        object.__setattr__(spec, field, real)
 
 
 def check_choice(field: str, value: Any, choices: Iterable[Any]) -> None:
@@ -55,9 +78,8 @@ def from_mapping(cls: type[Spec], values: Mapping[str, Any]) -> Spec:
     fields = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:
-            raise ValueError(
-                f"{name} is not a field of {cls.__name__}{suggestion(name, fields)}; allowed: {', '.join(sorted(fields))}"
-            )
+            allowed = ", ".join(sorted(fields))
+            raise ValueError(f"{name} is not a field of {cls.__name__}{suggestion(name, fields)}; allowed: {allowed}")
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 

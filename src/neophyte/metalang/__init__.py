@@ -1,9 +1,20 @@
-"""Meta-Language: random neural n-gram languages with an exact oracle (General Purpose In-Context Learning, section 2)."""
+"""Meta-Language: random neural n-gram languages with an exact oracle (General Purpose In-Context Learning, sec. 2)."""
 
 from neophyte.metalang.dataset import Batch, Corpus, corpus
 from neophyte.metalang.language import Language
 from neophyte.metalang.references import references
-from neophyte.metalang.spec import PRESETS, CorpusSpec, LanguageSpec
+from neophyte.metalang.spec import PRESETS, VERSION, CorpusSpec, LanguageSpec
 from neophyte.metalang.text import TextCorpus
 
-__all__ = ["PRESETS", "Batch", "Corpus", "CorpusSpec", "Language", "LanguageSpec", "TextCorpus", "corpus", "references"]
+__all__ = [
+    "PRESETS",
+    "VERSION",
+    "Batch",
+    "Corpus",
+    "CorpusSpec",
+    "Language",
+    "LanguageSpec",
+    "TextCorpus",
+    "corpus",
+    "references",
+]

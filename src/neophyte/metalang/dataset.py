@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neophyte.core.addressing import MAX_INDEX, Space
+from neophyte.core.addressing import MAX_INDEX, Space, check_indices
 from neophyte.core.contract import Field
 from neophyte.core.spec import check_integer
 from neophyte.metalang import kernels
@@ -90,7 +91,7 @@ class Corpus:
             nll: Also return each token's exact -log p.
             threads: Threads to draw with; the bytes do not depend on it.
         """
-        indices = _check_indices(indices)
+        indices = check_indices(indices)
         check_integer("threads", threads, 1, 1024)
         spec = self.spec
         languages = indices // spec.sequences_per_language
@@ -150,7 +151,7 @@ class Corpus:
 
     def orders(self, indices: Any) -> np.ndarray:
         """Return the order of each sequence's language, int64 (batch,), without drawing the sequences."""
-        languages = _check_indices(indices) // self.spec.sequences_per_language
+        languages = check_indices(indices) // self.spec.sequences_per_language
         return draw_languages(self.spec, self._space, languages).orders
 
     # What the task contract (core/contract.py) asks of every data set.
@@ -194,15 +195,6 @@ def corpus(name_or_spec: str | CorpusSpec, *, split: str | None = None, seed: in
     return Corpus(dataclasses.replace(spec, **changes), split or "train", seed)
 
 
-def _check_indices(indices: Any) -> np.ndarray:
-    indices = np.asarray(indices)
-    if indices.ndim != 1 or indices.size == 0 or indices.dtype.kind not in "iu" or indices.min() < 0:
-        raise ValueError(
-            f"indices has shape {indices.shape} and dtype {indices.dtype}; allowed: integers >= 0, (batch,)"
-        )
-    return indices.astype(np.int64)
-
-
 def _in_threads(work: Any, size: int, threads: int) -> None:
     """Call work(slice) on `threads` nearly equal parts of range(size)."""
     threads = min(threads, size)
@@ -211,5 +203,5 @@ def _in_threads(work: Any, size: int, threads: int) -> None:
         return
     edges = [size * part // threads for part in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]:
+        for done in [pool.submit(work, slice(a, b)) for a, b in itertools.pairwise(edges)]:
             done.result()

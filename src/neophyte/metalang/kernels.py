@@ -398,8 +398,17 @@ def generate(law, dims, orders, keys, sigma, factors, scales, lam, pilot_tokens,
         if b > 0 and (keys[0, b, 0] != keys[0, b - 1, 0] or keys[0, b, 1] != keys[0, b - 1, 1]):
             order = orders[b]
             language = make_language(
-                law, order, dims, keys[0, b], sigma, factors[order, :order], scales[order], lam, pilot_tokens, targets[b],
+                law,
+                order,
+                dims,
+                keys[0, b],
+                sigma,
+                factors[order, :order],
+                scales[order],
+                lam,
+                pilot_tokens,
+                targets[b],
                 keys[1, b],
-            )  # fmt: skip
+            )
         lams[b] = language[5]
         sample(language, keys[2, b], 0, np.zeros(order, dtype=np.int64), tokens[b], nll[b])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neophyte.core.addressing import Space
+from neophyte.core.addressing import MAX_INDEX, Space
 from neophyte.core.spec import check_integer
 from neophyte.metalang import kernels
 from neophyte.metalang.spec import LanguageSpec
@@ -95,7 +95,7 @@ class Language:
     @classmethod
     def draw(cls, spec: LanguageSpec, split: str = "train", seed: int = 0, index: int = 0) -> Language:
         """Draw the language with this address."""
-        check_integer("index", index, 0)
+        check_integer("index", index, 0, MAX_INDEX)
         draws = draw_languages(spec, Space(spec.identity, split, seed), np.array([index], dtype=np.int64))
         order = int(draws.orders[0])
         parts = kernels.make_language(
@@ -115,8 +115,11 @@ class Language:
         return cls(spec, order, float(lam), draws.theta_keys[0], (*parts[:5], lam))
 
     def theta(self) -> dict[str, np.ndarray]:
-        """Return the parameters, float32: embedding (N, d), weights (n, d, H), hidden_bias (n or 1, H),
-        output (H, N) and output_bias (N,). The output map is centred over the vocabulary, which leaves the law as it is.
+        """Return the parameters by name, float32, entries Normal(0, sigma^2).
+
+        Returns:
+            embedding (N, d), weights (n, d, H), oldest position first, hidden_bias (n, H) or for the joint law (1, H),
+            output (H, N) and output_bias (N,), both centred over the vocabulary, which leaves the law as it is.
         """
         spec = self.spec
         law, dims = LAWS[spec.law], (spec.vocab_size, spec.embedding_dim, spec.hidden_dim)
@@ -137,6 +140,8 @@ class Language:
             start: Position of the first one; a sequence drawn in pieces has the same bytes as in one.
             context: The `order` tokens before it, oldest first; needed when `start` is not zero.
         """
+        check_integer("start", start, 0, MAX_INDEX)
+        check_integer("length", length, 0)
         if start and context is None:
             raise ValueError("context is None; allowed: the tokens before `start`, when start is not 0")
         state = self._context(context)
@@ -154,12 +159,8 @@ class Language:
         return self._score(tokens, context, with_law=True)[1]
 
     def _score(self, tokens: np.ndarray, context: np.ndarray | None, with_law: bool) -> tuple[np.ndarray, np.ndarray]:
-        tokens = np.asarray(tokens)
-        if tokens.ndim != 1 or (tokens.size and (tokens.min() < 0 or tokens.max() >= self.spec.vocab_size)):
-            raise ValueError(
-                f"tokens has shape {tokens.shape}; allowed: (time,) of values in [0, {self.spec.vocab_size})"
-            )
-        history = np.concatenate([self._context(context), tokens.astype(np.int64)])
+        tokens = self._checked("tokens", tokens)
+        history = np.concatenate([self._context(context), tokens])
         nll = np.empty(tokens.size, dtype=np.float32)
         shape = (tokens.size, self.spec.vocab_size) if with_law else (0, 0)
         probabilities = np.empty(shape, dtype=np.float32)
@@ -171,7 +172,17 @@ class Language:
             return np.zeros(self.order, dtype=np.int64)
         if np.shape(context) != (self.order,):
             raise ValueError(f"context has shape {np.shape(context)}; allowed: ({self.order},), the language's order")
-        return np.array(context, dtype=np.int64)
+        return self._checked("context", context)
+
+    def _checked(self, name: str, tokens: Any) -> np.ndarray:
+        """Return tokens (time,) as int64: the kernels look them up without checking."""
+        array = np.asarray(tokens)
+        allowed = f"allowed: integers in [0, {self.spec.vocab_size}), (time,)"
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; {allowed}")
+        if array.size and (array.min() < 0 or array.max() >= self.spec.vocab_size):
+            raise ValueError(f"{name} lie in [{array.min()}, {array.max()}]; {allowed}")
+        return array.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Specs of Meta-Language: the distribution that a language is drawn from, corpora of its sequences, and their presets."""
+"""Specs of Meta-Language: the distribution that languages are drawn from, corpora of sequences, and presets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from neophyte.core.spec import check_choice, check_integer, check_real, digest, to_mapping
+from neophyte.core.spec import check_boolean, check_choice, check_integer, check_real, digest, set_reals, to_mapping
 
 VERSION = 1
 MAX_VOCAB_SIZE = 65_536
@@ -22,8 +22,8 @@ class LanguageSpec:
         orders: The orders n that a language may have, each in [1, 64]: how many tokens its next one depends on.
         order_sampling: "uniform" draws each language's order at random; "balanced" takes the orders in turn.
         law: "additive" sums a hidden layer for each position (the published form); "joint" lets positions interact.
-        position_weights: Additive law only. "recency" weighs the k-th oldest token by k + 1, "published" by k: there the
-            oldest token weighs nothing, so that a language of order n depends on n - 1 tokens.
+        position_weights: Additive law only. With k = 0 for the oldest token, "recency" weighs it by k + 1, "published"
+            by k: there the oldest token weighs nothing, so that a language of order n depends on n - 1 tokens.
         embedding_dim: Width d of the token embedding.
         hidden_dim: Width H of the hidden layer.
         sigma: Standard deviation of every random parameter.
@@ -61,10 +61,11 @@ class LanguageSpec:
         check_integer("hidden_dim", self.hidden_dim, 1, 4096)
         check_real("sigma", self.sigma, 0.0, 1e3, open_low=True)
         check_real("gain", self.gain, 0.0, 1e3, open_low=True)
-        check_choice("calibrate", self.calibrate, (True, False))
+        check_boolean("calibrate", self.calibrate)
         check_integer("pilot_tokens", self.pilot_tokens, 256, 2**24)
         check_real("lam", self.lam, 0.0, 50.0, open_low=True)
         self._check_band()
+        set_reals(self, "sigma", "gain", "entropy_band", "lam")
 
     def _check_band(self) -> None:
         limit = math.log(self.vocab_size)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from neophyte.core.registry import Task, register
 from neophyte.metalang.dataset import Corpus
 from neophyte.metalang.spec import PRESETS, VERSION, CorpusSpec
 
-_REFUSALS = {
+_REFUSALS: Mapping[str, Mapping[str, Any]] = {
     "vocab_size": {"vocab_size": 65_537},
     "order": {"orders": (0,)},
     "entropy_band": {"entropy_band": (1.0, 0.5)},

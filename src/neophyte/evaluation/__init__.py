@@ -1,0 +1,1 @@
+"""Evaluation: loss by position, regret over the oracle, generation."""

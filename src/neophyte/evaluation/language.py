@@ -1,0 +1,124 @@
+"""Evaluate a predictor on Meta-Language and natural text: curves with all controls, and the official score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neophyte import metalang
+from neophyte.evaluation.curves import Losses, Predictor, bootstrap, collect_losses, log_bins
+from neophyte.metalang import Corpus, TextCorpus, references
+
+TEXT = "text"
+CONTROLS = ("oracle", "ngram_true_order", "ngram", "induction", "unigram", "uniform")
+
+
+def corpus_losses(
+    predictors: Mapping[str, Predictor],
+    corpus: Corpus,
+    sequences: int,
+    *,
+    text: TextCorpus | None = None,
+    batch_size: int = 64,
+    threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Losses:
+    """Score the first `sequences` of a corpus, and of a text, with predictors and every control.
+
+    Sequences are drawn, scored and dropped batch by batch: memory does not grow with their number or length.
+
+    Args:
+        predictors: By name; the controls and the oracle are added.
+        corpus: Its sequences are grouped by their language's order.
+        sequences: How many of them.
+        text: Sequences of natural text, all of them, in the group "text"; its context length is the corpus's.
+        batch_size: Sequences drawn at once.
+        threads: Threads for the generator and the controls.
+        progress: Called with the number of sequences in each batch.
+    """
+
+    def batches() -> Iterator[tuple[list[Any], dict[str, np.ndarray]]]:
+        for start in range(0, sequences, batch_size):
+            batch = corpus.batch(np.arange(start, min(start + batch_size, sequences)), nll=True, threads=threads)
+            controls = references(batch.tokens, corpus.spec.vocab_size, orders=batch.orders, threads=threads)
+            scores = {name: predict(batch.tokens) for name, predict in predictors.items()}
+            yield batch.orders.tolist(), {**scores, **controls, "oracle": batch.nll}
+        for start in range(0, len(text) if text else 0, batch_size):
+            assert text is not None
+            tokens = text.batch(range(start, min(start + batch_size, len(text))))
+            scores = {name: predict(tokens) for name, predict in predictors.items()}
+            yield [TEXT] * len(tokens), {**scores, **references(tokens, text.vocab_size, threads=threads)}
+
+    return collect_losses(batches(), log_bins(corpus.spec.context_length), progress)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The official score: mean regret over the oracle in the second half of the context, in nats per token.
+
+    Attributes:
+        regret: The score; lower is better, 0 is perfect.
+        low: Lower end of its 95 % bootstrap interval over sequences.
+        high: Upper end.
+        by_order: Regret for each order.
+        sequences: How many sequences of each order were scored.
+        context_length: Their length T; positions T/2..T count.
+        task: The task, split and seed they come from.
+    """
+
+    regret: float
+    low: float
+    high: float
+    by_order: dict[int, float]
+    sequences: int
+    context_length: int
+    task: str
+
+
+OFFICIAL_SEED = 0
+QUICK_SEQUENCES = 64
+
+
+def official_score(
+    predict: Predictor,
+    *,
+    sequences: int = QUICK_SEQUENCES,
+    context_length: int | None = None,
+    preset: str = "eval",
+    batch_size: int = 16,
+    threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Score:
+    """Score a predictor on fixed sequences, so that two people can compare one number.
+
+    Args:
+        predict: The predictor.
+        sequences: Sequences of each order, the first ones of the preset: 64 is the quick version, 4,096 the full one.
+        context_length: A shorter context than the preset's; the number is then not comparable with full ones.
+        preset: "eval", or a smaller preset for a small model.
+        batch_size: Sequences drawn at once.
+        threads: Threads for the generator.
+        progress: Called with the number of sequences in each batch.
+    """
+    changes: dict[str, Any] = {} if context_length is None else {"context_length": context_length}
+    corpus = metalang.corpus(preset, seed=OFFICIAL_SEED, **changes)
+    half = corpus.spec.context_length // 2
+    orders, regrets = [], []
+    total = sequences * len(corpus.spec.orders)
+    for start in range(0, total, batch_size):
+        batch = corpus.batch(np.arange(start, min(start + batch_size, total)), nll=True, threads=threads)
+        excess = predict(batch.tokens)[:, half:].astype(np.float64) - batch.nll[:, half:]
+        regrets.append(excess.mean(axis=1))
+        orders.append(batch.orders)
+        if progress:
+            progress(len(batch.orders))
+    # Balanced sampling: row s holds sequence s of every order.
+    table = np.concatenate(regrets).reshape(sequences, -1)
+    names = np.concatenate(orders)[: len(corpus.spec.orders)].tolist()
+    low, high = bootstrap(sequences, lambda rows: float(table[rows].mean())) if sequences > 1 else (-np.inf, np.inf)
+    by_order = {order: float(value) for order, value in zip(names, table.mean(axis=0), strict=True)}
+    task = f"metalang/{preset}@{metalang.VERSION} split {corpus.split} seed {OFFICIAL_SEED}"
+    return Score(float(table.mean()), low, high, by_order, sequences, corpus.spec.context_length, task)

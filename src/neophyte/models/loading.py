@@ -1,0 +1,116 @@
+"""Build a network by preset or dotted path, save it as a folder, and load it again.
+
+A model folder holds `model.safetensors` and `config.json`: the network's path under "model", and its arguments. It is
+the layout that `Decoder.from_pretrained` and `push_to_hub` of huggingface_hub read and write.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_model as load_weights
+from safetensors.torch import save_model as save_weights
+from torch import nn
+
+from neophyte.core.files import read_json, write_json
+from neophyte.core.spec import suggestion
+from neophyte.models.decoder import PRESETS
+
+_DECODER = "neophyte.models.decoder:Decoder"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def model_config(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config of a network: its path under "model", and all its arguments.
+
+    Args:
+        name: A preset ("tiny", "small", "standard", ...) or a dotted path to a class or function that returns an
+            `nn.Module`, such as "my_models.GRU" or "my_models:GRU".
+        arguments: What to call it with; they go over a preset's own.
+    """
+    if name in PRESETS:
+        return {"model": _DECODER, **PRESETS[name], **arguments}
+    if "." not in name and ":" not in name:
+        allowed = f"{', '.join(PRESETS)}, or a dotted path such as my_models.GRU"
+        raise ValueError(f"model is {name!r}; allowed: {allowed}{suggestion(name, PRESETS)}")
+    if ":" not in name:
+        name = ":".join(name.rsplit(".", 1))
+    return {"model": name, **arguments}
+
+
+def build_model(config: Mapping[str, Any]) -> nn.Module:
+    """Build the network of a config.
+
+    Raises:
+        ValueError: Its path cannot be imported, or it does not take these arguments.
+    """
+    arguments = {name: value for name, value in config.items() if name != "model"}
+    module_name, _, attribute = str(config.get("model", _DECODER)).partition(":")
+    try:
+        make = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"model is {config.get('model')!r}, which cannot be imported: {error}") from None
+    try:
+        model = make(**arguments)
+    except TypeError as error:
+        raise ValueError(f"model {attribute} does not take {arguments}: {error}") from None
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model is {config['model']!r}, which makes a {type(model).__name__}; allowed: an nn.Module")
+    return model
+
+
+def save_model(model: nn.Module, config: Mapping[str, Any], folder: str | Path) -> None:
+    """Write a model folder (the caller makes it appear whole)."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_weights(model, str(folder / WEIGHTS))
+    write_json(folder / CONFIG, dict(config))
+
+
+def load_model(folder: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+    """Load a model folder, or the newest checkpoint of a training run's folder.
+
+    Returns:
+        The network in evaluation mode on the CPU, and its config.
+
+    Raises:
+        ValueError: There is no model, or its weights are damaged or those of another architecture.
+    """
+    folder = newest_checkpoint(folder) or Path(folder)
+    config = read_json(folder / CONFIG)
+    model = build_model(config)
+    load_into(model, folder)
+    return model.eval(), config
+
+
+def load_into(model: nn.Module, folder: str | Path) -> None:
+    """Load the weights of a model folder into a network.
+
+    Raises:
+        ValueError: The weights are missing, damaged or those of another architecture.
+    """
+    path = Path(folder) / WEIGHTS
+    if not path.exists():
+        raise ValueError(f"{path}: no such file")
+    try:
+        load_weights(model, str(path))
+    except SafetensorError as error:
+        raise ValueError(f"{path}: is damaged ({error})") from None
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path}: holds the weights of another architecture ({detail})") from None
+
+
+def newest_checkpoint(run: str | Path) -> Path | None:
+    """Return the newest complete checkpoint of a training run's folder, or None."""
+    found = sorted((Path(run) / "checkpoints").glob("step-*"))
+    return found[-1] if found else None
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

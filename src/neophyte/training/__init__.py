@@ -1,0 +1,1 @@
+"""Training: a short loop, batches, schedules, checkpoints, metrics."""

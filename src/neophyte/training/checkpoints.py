@@ -1,0 +1,81 @@
+"""A training run's folder: whose it is, and its checkpoints, which are whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from neophyte.core.files import atomic_write, environment, read_json, write_json
+from neophyte.models.loading import load_into, newest_checkpoint, save_model
+
+# What may differ between the runs that make up one training: none of it changes a weight.
+_FREE_FIELDS = ("log_every", "checkpoint_every", "trackers")
+
+
+def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> None:
+    """Make the folder a run's own, or check that it is already.
+
+    Raises:
+        ValueError: It holds another run, or files that are no run's.
+    """
+    path = folder / "run.json"
+    if path.exists():
+        found = read_json(path)
+        for part in ("config", "train", "data"):
+            _compare(folder, part, found.get(part, {}), run[part])
+        for name in ("device", "threads", "processes"):
+            if found.get(name) != run[name]:
+                raise ValueError(f"{name} is {run[name]}, but {folder} was begun with {found.get(name)}: "
+                                 "the bits would differ; use the same, or another folder")  # fmt: skip
+    elif folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()) and write:
+        raise ValueError(f"{folder}: holds files but no run.json; allowed: an empty folder or a run to go on with")
+    elif write:
+        write_json(path, {**run, "environment": environment()})
+
+
+def _compare(folder: Path, part: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    wanted = json.loads(json.dumps(wanted))
+    for name in sorted(found.keys() | wanted.keys()):
+        if name not in _FREE_FIELDS and found.get(name) != wanted.get(name):
+            raise ValueError(f"{folder}: holds another run ({part} {name} is {found.get(name)!r} there, "
+                             f"{wanted.get(name)!r} here); use another folder")  # fmt: skip
+
+
+def save_checkpoint(
+    folder: Path, step: int, model: nn.Module, config: Mapping[str, Any], optimizer: torch.optim.Optimizer
+) -> None:
+    """Write checkpoints/step-N whole, then remove the older ones."""
+    target = folder / "checkpoints" / f"step-{step:09d}"
+    temporary = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    save_model(model, config, temporary)
+    random_state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random_state["cuda"] = torch.cuda.get_rng_state()
+    with atomic_write(temporary / "optimizer.pt") as file:
+        torch.save({"optimizer": optimizer.state_dict(), "random_state": random_state}, file)
+    write_json(temporary / "training.json", {"step": step})
+    os.replace(temporary, target)
+    for old in sorted(target.parent.glob("step-*"))[:-1]:
+        shutil.rmtree(old)
+
+
+def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Load the newest checkpoint, if there is one; return the number of steps done."""
+    checkpoint = newest_checkpoint(folder)
+    if checkpoint is None:
+        return 0
+    load_into(model, checkpoint)
+    state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random_state"]["cpu"])
+    if torch.cuda.is_available() and "cuda" in state["random_state"]:
+        torch.cuda.set_rng_state(state["random_state"]["cuda"])
+    return int(read_json(checkpoint / "training.json")["step"])

@@ -1,0 +1,137 @@
+"""Batches for training: torch data sets over any corpus, and a prefetching thread for the training loop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from neophyte.core.spec import check_integer
+
+Item = TypeVar("Item")
+
+
+class TokenSource(Protocol):
+    """Anything that draws token sequences by index: a `Corpus`, a `TextCorpus` or arrays on disk."""
+
+    def __len__(self) -> int:
+        """Number of sequences in the set."""
+
+    def batch(self, indices: Any) -> Any:
+        """Return tokens (batch, time), or an object that holds them as `tokens`."""
+
+
+def draw_tokens(source: TokenSource, indices: Any) -> np.ndarray:
+    """Return the tokens (batch, time) of a source at `indices`."""
+    drawn = source.batch(indices)
+    return getattr(drawn, "tokens", drawn)
+
+
+class TokenDataset(Dataset[Tensor]):
+    """A map-style torch data set: index -> int64 tokens (time,)."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[Tensor]:
+        """Draw a whole batch at once: torch's loader calls this where it is defined."""
+        return list(torch.from_numpy(draw_tokens(self.source, np.asarray(indices)).astype(np.int64)))
+
+
+class TokenStream(IterableDataset[Tensor]):
+    """An endless torch data set of whole batches, int64 (batch, time), with one integer for its state.
+
+    Use it with `DataLoader(stream, batch_size=None, num_workers=...)`: the batches and their order are the same for
+    every number of workers. Ranks of a distributed run take interleaved shares.
+
+    Args:
+        source: What to draw from; indices beyond its length are fresh sequences of a `Corpus`.
+        batch_size: Sequences in a batch of this rank.
+        rank: This process among `world_size`.
+        world_size: Number of processes.
+    """
+
+    def __init__(self, source: TokenSource, batch_size: int, *, rank: int = 0, world_size: int = 1) -> None:
+        check_integer("batch_size", batch_size, 1)
+        check_integer("world_size", world_size, 1)
+        check_integer("rank", rank, 0, world_size - 1)
+        self.source, self.batch_size, self.rank, self.world_size = source, batch_size, rank, world_size
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the number of batches taken. Loader workers count apart: set it from the training step there."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on after `state["position"]` batches."""
+        check_integer("position", state["position"], 0)
+        self.position = state["position"]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        worker = get_worker_info()
+        stride, offset = (worker.num_workers, worker.id) if worker else (1, 0)
+        step = self.position + offset
+        while True:
+            # Without workers the position follows the consumer; in a worker it is the copy's own and tells nobody.
+            self.position = step + stride
+            yield torch.from_numpy(self.draw(step))
+            step += stride
+
+    def draw(self, step: int) -> np.ndarray:
+        """Return batch `step` of this rank, int64 (batch, time)."""
+        first = (step * self.world_size + self.rank) * self.batch_size
+        return draw_tokens(self.source, np.arange(first, first + self.batch_size)).astype(np.int64)
+
+
+class Prefetcher(Generic[Item]):
+    """Call `make(step)` for step = start, start + 1, ... in a thread, a few steps ahead of the consumer.
+
+    The kernels hold no GIL, so batches are drawn while the model computes.
+    """
+
+    def __init__(self, make: Callable[[int], Item], start: int, stop: int, depth: int = 2) -> None:
+        self._queue: queue.Queue[Item | BaseException | None] = queue.Queue(depth)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(make, start, stop), daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[int], Item], start: int, stop: int) -> None:
+        try:
+            for step in range(start, stop):
+                self._put(make(step))
+                if self._stopped.is_set():
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001  it is raised where the batch is asked for
+            self._put(error)
+
+    def _put(self, item: Item | BaseException | None) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                continue
+
+    def __iter__(self) -> Iterator[Item]:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._stopped.set()
+        self._thread.join()

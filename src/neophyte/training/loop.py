@@ -1,0 +1,234 @@
+"""The training loop: any network, any batch, one process or many, resumable to the bit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from neophyte.core.spec import check_choice, check_integer, check_real, to_mapping
+from neophyte.models.loading import build_model
+from neophyte.training.checkpoints import claim_folder, restore, save_checkpoint
+from neophyte.training.data import Prefetcher
+from neophyte.training.metrics import MetricsLog
+from neophyte.training.schedules import cosine, noam
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSpec:
+    """How to train.
+
+    Attributes:
+        steps: Optimiser steps.
+        batch_size: Sequences in a step, over all processes.
+        micro_batch_size: Sequences in a forward pass; 0 takes each process's whole share at once.
+        learning_rate: Peak rate of Adam.
+        schedule: "noam" (the paper's) or "cosine".
+        warmup_steps: Steps until the peak.
+        betas: Adam's decay rates.
+        max_gradient_norm: Gradients are scaled down to this norm.
+        seed: Seed of the initial weights.
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: "float32", or "bfloat16" for autocast.
+        compile: Run the network through torch.compile.
+        log_every: Steps between lines of metrics.jsonl.
+        checkpoint_every: Steps between checkpoints; the last step always writes one.
+        trackers: Any of "tensorboard" and "wandb".
+    """
+
+    steps: int = 1000
+    batch_size: int = 8
+    micro_batch_size: int = 0
+    learning_rate: float = 1e-3
+    schedule: str = "noam"
+    warmup_steps: int = 1000
+    betas: tuple[float, float] = (0.9, 0.98)
+    max_gradient_norm: float = 1.0
+    seed: int = 0
+    device: str = "auto"
+    dtype: str = "float32"
+    compile: bool = False
+    log_every: int = 10
+    checkpoint_every: int = 500
+    trackers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "warmup_steps", "log_every", "checkpoint_every"):
+            check_integer(name, getattr(self, name), 1)
+        check_integer("micro_batch_size", self.micro_batch_size, 0, self.batch_size)
+        check_integer("seed", self.seed, 0)
+        check_real("learning_rate", self.learning_rate, 0.0, 10.0, open_low=True)
+        check_real("max_gradient_norm", self.max_gradient_norm, 0.0, open_low=True)
+        for beta in self.betas:
+            check_real("betas", beta, 0.0, 0.999999)
+        check_choice("schedule", self.schedule, ("noam", "cosine"))
+        check_choice("device", self.device, ("auto", "cpu", "cuda", "mps"))
+        check_choice("dtype", self.dtype, DTYPES)
+        for tracker in self.trackers:
+            check_choice("trackers", tracker, ("tensorboard", "wandb"))
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        if self.schedule == "noam":
+            return self.learning_rate * noam(step, self.warmup_steps)
+        return self.learning_rate * cosine(step, self.warmup_steps, self.steps)
+
+
+def next_token_loss(model: nn.Module, tokens: Tensor) -> Tensor:
+    """Return the mean -log p (nats) of tokens (batch, time), fed token 0 and then all but the last of them."""
+    logits = model(F.pad(tokens[:, :-1], (1, 0)))
+    if logits.shape[:2] != tokens.shape:
+        raise ValueError(f"the model returned {tuple(logits.shape)} for tokens {tuple(tokens.shape)}; "
+                         "allowed: logits (batch, time, vocab_size)")  # fmt: skip
+    return F.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten())
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """Return the device of that name; "auto" takes CUDA, then MPS, then the CPU.
+
+    Raises:
+        ValueError: The device is not there.
+    """
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, found in there.items() if found)
+    check_choice("device", name, [kind for kind, found in there.items() if found])
+    return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+
+
+@dataclass
+class Processes:
+    """This process among those of the run: one, unless `torchrun` started more."""
+
+    rank: int = field(default_factory=lambda: int(os.environ.get("RANK", 0)))
+    world_size: int = field(default_factory=lambda: int(os.environ.get("WORLD_SIZE", 1)))
+
+    @contextlib.contextmanager
+    def joined(self, device: torch.device) -> Any:
+        """Join the process group while the block runs."""
+        if self.world_size == 1:
+            yield
+            return
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        try:
+            yield
+            dist.barrier()
+        finally:
+            dist.destroy_process_group()
+
+
+def train(
+    config: Mapping[str, Any],
+    spec: TrainSpec,
+    draw: Callable[[int, int], Tensor],
+    folder: str | Path,
+    *,
+    data: Mapping[str, Any],
+    loss: Callable[[nn.Module, Tensor], Tensor] = next_token_loss,
+    progress: Callable[[dict[str, float]], None] | None = None,
+) -> nn.Module:
+    """Train a network; a run that was stopped goes on from its newest checkpoint, on the CPU to the same bits.
+
+    Args:
+        config: What to build (see `models.loading`).
+        spec: How to train.
+        draw: (first, count) -> the batch of samples first, ..., first + count - 1, on the CPU. Called in a thread.
+        folder: Where run.json, metrics.jsonl and checkpoints go.
+        data: JSON values that say what `draw` draws; a run goes on only with the same.
+        loss: (network, batch) -> scalar mean loss over the batch.
+        progress: Called with each line of metrics.
+
+    Returns:
+        The trained network, on the device.
+
+    Raises:
+        ValueError: The folder holds another run; the message names what differs.
+    """
+    folder, processes, device = Path(folder), Processes(), pick_device(spec.device)
+    if spec.batch_size % processes.world_size:
+        raise ValueError(
+            f"batch_size is {spec.batch_size}; allowed: a multiple of the {processes.world_size} processes"
+        )
+    with processes.joined(device):
+        run = {"config": dict(config), "train": to_mapping(spec), "data": dict(data), "device": device.type,
+               "threads": torch.get_num_threads(), "processes": processes.world_size}  # fmt: skip
+        claim_folder(folder, run, write=processes.rank == 0)
+        torch.manual_seed(spec.seed)
+        model = build_model(config).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
+        step = restore(folder, model, optimizer)
+        if step < spec.steps:
+            _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step)
+    return model
+
+
+def _run_steps(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: Mapping[str, Any],
+    spec: TrainSpec,
+    draw: Callable[[int, int], Tensor],
+    folder: Path,
+    loss: Callable[[nn.Module, Tensor], Tensor],
+    progress: Callable[[dict[str, float]], None] | None,
+    processes: Processes,
+    device: torch.device,
+    start: int,
+) -> None:
+    share = spec.batch_size // processes.world_size
+    wrapped: nn.Module = torch.compile(model) if spec.compile else model  # type: ignore[assignment]
+    if processes.world_size > 1:
+        wrapped = DistributedDataParallel(wrapped)
+    model.train()
+    batches = Prefetcher(lambda step: draw(step * spec.batch_size + processes.rank * share, share), start, spec.steps)
+    metrics = (
+        MetricsLog(folder, start, spec.log_every, spec.trackers, to_mapping(spec)) if processes.rank == 0 else None
+    )
+    try:
+        for step, batch in enumerate(batches, start):
+            for group in optimizer.param_groups:
+                group["lr"] = spec.rate(step)
+            value = _accumulate(wrapped, loss, batch.to(device, non_blocking=True), spec)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), spec.max_gradient_norm)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            last = step + 1 == spec.steps
+            if metrics and (line := metrics.add(step, value, norm, spec.rate(step), batch.numel(), last)) and progress:
+                progress(line)
+            if processes.rank == 0 and (last or (step + 1) % spec.checkpoint_every == 0):
+                save_checkpoint(folder, step + 1, model, config, optimizer)
+    finally:
+        batches.close()
+        if metrics:
+            metrics.close()
+
+
+def _accumulate(
+    model: nn.Module, loss: Callable[[nn.Module, Tensor], Tensor], batch: Tensor, spec: TrainSpec
+) -> Tensor:
+    """Add the gradient of the mean loss over the batch, in micro-batches; return that loss."""
+    pieces = batch.split(spec.micro_batch_size or len(batch))
+    total = torch.zeros((), device=batch.device)
+    for number, piece in enumerate(pieces):
+        # Gradients are shared between processes once, with the last piece.
+        waits = isinstance(model, DistributedDataParallel) and number + 1 < len(pieces)
+        with model.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
+            with torch.autocast(batch.device.type, DTYPES[spec.dtype], enabled=spec.dtype != "float32"):
+                value = loss(model, piece)
+            weighted = value * (len(piece) / len(batch))
+            weighted.backward()
+        total += weighted.detach()
+    return total

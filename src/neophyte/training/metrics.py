@@ -1,0 +1,72 @@
+"""metrics.jsonl: what a training run measured, a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neophyte.core.files import atomic_write
+from neophyte.training.trackers import make_tracker
+
+
+class MetricsLog:
+    """metrics.jsonl, a JSON object a line, and the trackers that were asked for."""
+
+    def __init__(
+        self, folder: Path, start: int, log_every: int, trackers: Iterable[str], settings: Mapping[str, Any]
+    ) -> None:
+        path = folder / "metrics.jsonl"
+        # Lines after the checkpoint are about to be made again.
+        kept = [line for line in _read_lines(path) if json.loads(line)["step"] <= start]
+        with atomic_write(path, "w") as file:
+            file.writelines(line + "\n" for line in kept)
+        self._file = path.open("a", encoding="utf-8")
+        self._tracker = make_tracker(trackers, folder, settings)
+        self._log_every = log_every
+        self._losses: list[Tensor] = []
+        self._tokens = 0
+        self._since = time.perf_counter()
+
+    def add(
+        self, step: int, loss: Tensor, gradient_norm: Tensor, learning_rate: float, elements: int, last: bool
+    ) -> dict[str, float] | None:
+        """Note a step; every `log_every` steps, and at the last one, write a line and return it."""
+        self._losses.append(loss)
+        self._tokens += elements
+        if (step + 1) % self._log_every and not last:
+            return None
+        line = {
+            "step": step + 1,
+            "loss_nats": torch.stack(self._losses).mean().item(),
+            "learning_rate": learning_rate,
+            "gradient_norm": gradient_norm.item(),
+            "tokens_per_second": self._tokens / (time.perf_counter() - self._since),
+        }
+        self._losses, self._tokens, self._since = [], 0, time.perf_counter()
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        self._tracker.log(line)
+        return line
+
+    def close(self) -> None:
+        """Close the file and the trackers."""
+        self._file.close()
+        self._tracker.close()
+
+
+def _read_lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return lines[:-1]  # what follows the last newline was cut short by a kill
+
+
+def read_metrics(folder: str | Path) -> list[dict[str, float]]:
+    """Return the lines of a run's metrics.jsonl."""
+    return [json.loads(line) for line in _read_lines(Path(folder) / "metrics.jsonl")]
