@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import unicodedata
 from importlib import resources
@@ -115,6 +116,13 @@ class TextCorpus:
     def batch(self, indices: Any) -> np.ndarray:
         """Return the tokens of the sequences at `indices`, (batch, time)."""
         return np.stack([self[int(index)] for index in indices])
+
+    def first(self, count: int) -> TextCorpus:
+        """Return a corpus of the first `count` of these sequences, or of all if there are fewer."""
+        check_integer("count", count, 1)
+        part = copy.copy(self)
+        part._codes = self._codes[: count * self.context_length]
+        return part
 
     def injection(self, index: int) -> np.ndarray:
         """Return the token of each symbol in sequence `index`, (symbol,)."""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from neophyte.core.spec import check_choice, check_integer, check_real, to_mapping
-from neophyte.models.loading import build_model
+from neophyte.models.loading import build_model, load_into, newest_checkpoint
 from neophyte.training.checkpoints import claim_folder, restore, save_checkpoint
 from neophyte.training.data import Prefetcher
 from neophyte.training.metrics import MetricsLog
@@ -138,6 +138,7 @@ def train(
     *,
     data: Mapping[str, Any],
     loss: Callable[[nn.Module, Tensor], Tensor] = next_token_loss,
+    initial: Path | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> nn.Module:
     """Train a network; a run that was stopped goes on from its newest checkpoint, on the CPU to the same bits.
@@ -149,6 +150,7 @@ def train(
         folder: Where run.json, metrics.jsonl and checkpoints go.
         data: JSON values that say what `draw` draws; a run goes on only with the same.
         loss: (network, batch) -> scalar mean loss over the batch.
+        initial: A model folder or run whose weights to start from.
         progress: Called with each line of metrics.
 
     Returns:
@@ -170,6 +172,8 @@ def train(
         model = build_model(config).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
         step = restore(folder, model, optimizer)
+        if step == 0 and initial is not None:
+            load_into(model, newest_checkpoint(initial) or initial)
         if step < spec.steps:
             _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step)
     return model

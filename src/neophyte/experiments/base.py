@@ -1,0 +1,132 @@
+"""What an experiment is, and how it is run: trials -> rows -> table, figure and claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from neophyte.core.files import environment, read_json, write_json
+from neophyte.core.spec import check_choice
+from neophyte.running.engines import TrialEvent, run_trials
+from neophyte.running.trials import Row, Trial, collect, write_table
+
+SCALES = ("smoke", "laptop", "paper")
+HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested at this scale"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, or of the demo, and what our run says of it.
+
+    Attributes:
+        text: The statement.
+        verdict: HOLDS, FAILS or UNTESTED.
+        detail: The numbers behind the verdict.
+    """
+
+    text: str
+    verdict: str
+    detail: str = ""
+
+
+def claim(text: str, scale: str, holds: bool, detail: str) -> Claim:
+    """Return a claim with its verdict; smoke scale tests none."""
+    return Claim(text, UNTESTED if scale == "smoke" else HOLDS if holds else FAILS, detail)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table.
+
+    Attributes:
+        name: Such as "gpicl-fig3".
+        summary: One line that says what comes out.
+        trials: Scale -> the trials whose rows it is made from.
+        draw: (rows, path, caption) -> None; draws the figure into the PNG file `path`. None where there is no figure.
+        claims: (rows, scale) -> what the rows say of the paper's statements.
+        required: Whether a claim that does not hold is a failure of the command.
+        scales: The scales it can be run at.
+    """
+
+    name: str
+    summary: str
+    trials: Callable[[str], list[Trial]]
+    draw: Callable[[list[Row], Path, str], None] | None
+    claims: Callable[[list[Row], str], list[Claim]]
+    required: bool = False
+    scales: tuple[str, ...] = SCALES
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run of an experiment left.
+
+    Attributes:
+        rows: All rows.
+        claims: The claims and their verdicts.
+        files: The files written.
+        failed: Whether a required claim does not hold.
+    """
+
+    rows: list[Row]
+    claims: list[Claim]
+    files: list[Path]
+    failed: bool
+
+
+def run_experiment(
+    experiment: Experiment,
+    scale: str,
+    out: str | Path,
+    *,
+    jobs: int = 1,
+    threads: int = 1,
+    progress: Callable[[TrialEvent], None] | None = None,
+) -> Report:
+    """Run an experiment's trials below `out`/trials, skipping finished ones, and write its table, figure and claims.
+
+    Experiments with the same `out` share trials, such as a trained model.
+
+    Raises:
+        ValueError: The scale is unknown, or `out` holds this experiment at another scale.
+    """
+    check_choice("scale", scale, experiment.scales)
+    folder = Path(out) / experiment.name
+    manifest = folder / "manifest.json"
+    if manifest.exists() and (found := read_json(manifest).get("scale")) != scale:
+        raise ValueError(
+            f"{folder}: holds the scale {found!r}; allowed: {found!r} again, or another --out for {scale!r}"
+        )
+    start = time.perf_counter()
+    trials = experiment.trials(scale)
+    run_trials(trials, out, jobs=jobs, threads=threads, progress=progress)
+    return write_report(experiment, scale, out, trials, time.perf_counter() - start)
+
+
+def write_report(
+    experiment: Experiment, scale: str, out: str | Path, trials: Sequence[Trial], seconds: float
+) -> Report:
+    """Write table, figure, claims and manifest of an experiment from the rows of its finished trials."""
+    folder = Path(out) / experiment.name
+    rows = collect(out, trials)
+    files = [folder / "table.csv", folder / "claims.json", folder / "manifest.json"]
+    write_table(files[0], rows)
+    if experiment.draw:
+        figure = folder / f"{experiment.name}.png"
+        experiment.draw(rows, figure, f"{experiment.name}, {scale} scale")
+        files.insert(0, figure)
+    claims = experiment.claims(rows, scale)
+    write_json(files[-2], [asdict(claim) for claim in claims])
+    details: dict[str, Any] = {
+        "experiment": experiment.name,
+        "scale": scale,
+        "trials": {trial.key: trial.call() for trial in trials},
+        "environment": environment(),
+        "seconds": round(seconds, 1),
+    }
+    write_json(files[-1], details)
+    failed = experiment.required and any(claim.verdict == FAILS for claim in claims)
+    return Report(rows, claims, files, failed)

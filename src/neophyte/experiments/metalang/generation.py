@@ -1,0 +1,80 @@
+"""Figure 4 of gpicl: lists of words and equations, continued by the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from neophyte.evaluation.generation import ITEMS, SEPARATOR
+from neophyte.experiments.base import Claim, claim
+from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
+from neophyte.running.trials import Row
+
+CONTEXTS = ("half", "full")
+
+
+def _mean(rows: list[Row], field: str) -> tuple[float, float]:
+    values = np.array([row[field] for row in rows])
+    return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
+
+
+def draw_fig4(rows: list[Row], path: Path, caption: str) -> None:
+    """Draw error rate and coverage by context, and below them an example of each task with its errors in red."""
+    figure, axes = new_figure(2, 2, width=5.0, height=2.8, height_ratios=(1, 1.1))
+    for column, task in enumerate(ITEMS):
+        axis = axes[0, column]
+        for offset, (field, label) in enumerate((("error_rate", "error rate"), ("coverage", "coverage"))):
+            results = [_mean(select(rows, task=task, context=context), field) for context in CONTEXTS]
+            axis.bar(
+                np.arange(2) + 0.36 * offset - 0.18,
+                [mean for mean, _ in results],
+                0.34,
+                yerr=[min(width, 1.0) for _, width in results],
+                label=label,
+                color=COLOURS[1 - offset],
+            )
+        counts = [int(select(rows, task=task, context=context)[0]["context_items"]) for context in CONTEXTS]
+        axis.set_xticks(range(2), [f"{c} context, {n} items" for c, n in zip(CONTEXTS, counts, strict=True)])
+        axis.set(title=f"{task}: generated items", ylim=(0, 1.05))
+        axis.axhline(0.15, color="#999999", linestyle=":", linewidth=1, label="errors in the context")
+        axis.legend()
+        _draw_example(axes[1, column], select(rows, task=task, context="full", draw=0)[0], task)
+    draws = len(select(rows, task="vocabulary", context="full"))
+    save_figure(figure, path, f"{caption}; {draws} draws each, bars: 95 % intervals; example: full context, draw 0")
+
+
+def _draw_example(axis: object, row: Row, task: str, width: int = 58, lines: int = 7) -> None:
+    """Write the end of the context, then what the model wrote, items that are none in red."""
+    axis.axis("off")  # type: ignore[attr-defined]
+    shown = row["context_text"].split(SEPARATOR)[:-1][-16:]
+    text = [(item, "#777777") for item in shown] + [("▸", "#0072B2")]
+    text += [
+        (item, "#000000" if item in ITEMS[task] else "#D00000") for item in row["generated_text"].split(SEPARATOR)[:-1]
+    ]
+    x, y = 0, 0
+    for item, colour in text:
+        if x + len(item) + 1 > width:
+            x, y = 0, y + 1
+        if y >= lines:
+            break
+        axis.text(x / width, 1 - (y + 0.5) / lines, item + (SEPARATOR if item != "▸" else ""), color=colour,  # type: ignore[attr-defined]
+                  family="monospace", fontsize=7, transform=axis.transAxes)  # type: ignore[attr-defined]  # fmt: skip
+        x += len(item) + 2
+
+
+def claims_fig4(rows: list[Row], scale: str) -> list[Claim]:
+    """Test the statements of section 2.3.1 on generation."""
+    claims = []
+    for task in ITEMS:
+        half, full = (select(rows, task=task, context=context) for context in CONTEXTS)
+        fall = np.array([a["error_rate"] - b["error_rate"] for a, b in zip(half, full, strict=True)])
+        width = 1.96 * fall.std(ddof=1) / np.sqrt(len(fall)) if len(fall) > 1 else np.inf
+        (low, _), (high, high_width) = _mean(half, "error_rate"), _mean(full, "error_rate")
+        claims += [
+            claim(f"{task}: more items in the context give fewer errors", scale, bool(fall.mean() > width),
+                  f"error rate {low:.3f} -> {high:.3f} (fall {fall.mean():.3f} ± {width:.3f})"),
+            claim(f"{task}: the model writes fewer errors than its context holds (15 %)", scale,
+                  bool(high + high_width < 0.15), f"error rate {high:.3f} ± {high_width:.3f}"),
+        ]  # fmt: skip
+    return claims

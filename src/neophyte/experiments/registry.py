@@ -1,0 +1,8 @@
+"""All experiments by name."""
+
+from __future__ import annotations
+
+from neophyte.experiments.base import Experiment
+from neophyte.experiments.metalang import EXPERIMENTS as METALANG
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in METALANG}
