@@ -21,8 +21,9 @@ from neophyte.models.decoder import PRESETS
 from neophyte.models.loading import build_model, count_parameters, load_model, model_config
 from neophyte.running.trials import Row
 from neophyte.training.data import draw_tokens
-from neophyte.training.loop import TrainSpec, pick_device, train
+from neophyte.training.loop import pick_device, train
 from neophyte.training.metrics import read_metrics
+from neophyte.training.spec import TrainSpec
 
 
 def train_language_model(

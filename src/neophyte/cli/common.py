@@ -1,0 +1,225 @@
+"""Commands that serve every family: list, verify, certify, run, data fetch."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from neophyte.cli.display import console, errors, print_json, print_table, progress
+from neophyte.cli.options import Json, Quiet
+
+
+def list_all(*, as_json: Json = False) -> None:
+    """List tasks, experiments and model presets."""
+    from neophyte.core import registry
+    from neophyte.experiments.registry import EXPERIMENTS
+    from neophyte.models.decoder import PRESETS
+
+    if as_json:
+        print_json({
+            "tasks": {task.name: task.summary for task in registry.tasks()},
+            "experiments": {name: experiment.summary for name, experiment in EXPERIMENTS.items()},
+            "models": PRESETS,
+        })  # fmt: skip
+        return
+    print_table("Tasks", ["name", "what"], [[task.name, task.summary] for task in registry.tasks()])
+    console.print()
+    rows = [[name, ", ".join(e.scales), e.summary] for name, e in EXPERIMENTS.items()]
+    print_table("Experiments", ["name", "scales", "what"], rows)
+    console.print()
+    models = [[name, sizes["num_layers"], sizes["d_model"], sizes["num_heads"]] for name, sizes in PRESETS.items()]
+    print_table("Models", ["name", "layers", "width", "heads"], models)
+
+
+def verify(folder: Path, *, full: bool = False, quiet: Quiet = False) -> None:
+    """Check every shard's sha256, and compare samples with fresh draws from the recipe.
+
+    Parameters
+    ----------
+    folder
+        The data set.
+    full
+        Compare every sample, not 16 of each shard.
+    """
+    from neophyte.core.shards import read_manifest, verify_shards
+    from neophyte.metalang.storage import drawer
+
+    manifest = read_manifest(folder)
+    with progress("verify", manifest["count"], "sequences", quiet) as advance:
+        compared = verify_shards(folder, drawer(manifest["recipe"]), rows=0 if full else 16, progress=advance)
+    console.print(
+        f"{folder}: {len(manifest['shards'])} shards whole, {compared} of {manifest['count']} samples redrawn: equal"
+    )
+
+
+def certify(
+    task: str,
+    *,
+    splits: tuple[str, str] = ("train", "eval"),
+    seed: int = 0,
+    limit: int = 20_000,
+    threads: int = 1,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Prove that two splits of a task share no sample, by hashes of all that are checked.
+
+    Parameters
+    ----------
+    task
+        Name of a registered task, such as metalang/train.
+    splits
+        The two splits.
+    seed
+        The seed of both.
+    limit
+        Check at most so many samples of each split; 0 checks all.
+    threads
+        Threads to draw with.
+    """
+    from neophyte.core import registry
+    from neophyte.core.contract import certify as compare
+
+    chosen = registry.get(task)
+    size = len(chosen.dataset())
+    total = 2 * (min(limit, size) if limit else size)
+    with progress("certify", total, "samples", quiet) as advance:
+        found = compare(chosen, splits, seed=seed, limit=limit or None, threads=threads, progress=advance)
+    if as_json:
+        print_json({"task": found.task, "splits": found.splits, "checked": found.checked, "sizes": found.sizes,
+                    "shared": found.shared, "repeated": found.repeated, "disjoint": found.disjoint,
+                    "complete": found.complete})  # fmt: skip
+    else:
+        (one, two), (a, b) = splits, found.checked
+        extent = "all" if found.complete else f"of {found.sizes[0]:,} and {found.sizes[1]:,}"
+        console.print(
+            f"{found.task}: {found.shared} of {b:,} samples of {two!r} are among {a:,} of {one!r} ({extent}); "
+            f"repeats inside: {found.repeated[0]} and {found.repeated[1]}",
+            markup=False,
+        )
+    if not found.disjoint:
+        raise SystemExit(1)
+
+
+def run(
+    experiment: str,
+    *,
+    scale: Literal["smoke", "laptop", "paper"] = "smoke",
+    out: Path = Path("runs"),
+    jobs: int = 0,
+    threads: int = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment's trials, skipping finished ones, and write its table, figure and claims.
+
+    Parameters
+    ----------
+    experiment
+        Its name; `neophyte list` shows them.
+    scale
+        smoke takes seconds, laptop minutes to hours on two cores, paper a GPU or many.
+    out
+        Where to write: OUT/EXPERIMENT, and OUT/trials, which experiments share.
+    jobs
+        Trials at once; 0 takes one for each core, or for each trial if they are fewer.
+    threads
+        Threads of each trial; 0 divides the cores.
+    """
+    from neophyte.core.spec import check_choice, check_integer
+    from neophyte.experiments.base import run_experiment
+    from neophyte.experiments.registry import EXPERIMENTS
+
+    check_choice("experiment", experiment, EXPERIMENTS)
+    check_integer("jobs", jobs, 0, 1024)
+    check_integer("threads", threads, 0, 1024)
+    chosen = EXPERIMENTS[experiment]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = jobs or min(cores, len(chosen.trials(scale) if scale in chosen.scales else [()]))
+    threads = threads or max(1, cores // jobs)
+    start = time.perf_counter()
+    with _Watch(out, quiet) as watch:
+        report = run_experiment(chosen, scale, out, jobs=jobs, threads=threads, progress=watch)
+    claims = [{"claim": c.text, "verdict": c.verdict, "numbers": c.detail} for c in report.claims]
+    if as_json:
+        print_json(
+            {"experiment": experiment, "scale": scale, "claims": claims, "files": [str(f) for f in report.files]}
+        )
+    else:
+        console.print(f"[bold]{experiment}[/bold], {scale} scale: {chosen.summary}")
+        for found in claims:
+            mark = {"holds": "[green]✓[/green]", "does not hold": "[red]✗[/red]"}.get(found["verdict"], "[dim]·[/dim]")
+            console.print(f"  {mark} {found['claim']}: [bold]{found['verdict']}[/bold]\n      {found['numbers']}")
+        for file in report.files:
+            console.print(f"  {file}", markup=False)
+        console.print(f"  {time.perf_counter() - start:.0f} s")
+    if report.failed:
+        errors.print("neophyte: the run did not learn what it must", markup=False)
+        raise SystemExit(1)
+
+
+class _Watch:
+    """Tell when trials start and end, and in between how far the training ones are."""
+
+    def __init__(self, out: Path, quiet: bool) -> None:
+        self.out, self.quiet = out, quiet
+        self.running: dict[str, Any] = {}
+        self.stopped = threading.Event()
+
+    def __enter__(self) -> Any:
+        self.thread = threading.Thread(target=self._report, daemon=True)
+        if not self.quiet:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+
+    def __call__(self, event: Any) -> None:
+        if event.kind == "started":
+            self.running[event.trial.key] = event.trial
+        else:
+            self.running.pop(event.trial.key, None)
+        if not self.quiet:
+            seconds = f" in {event.seconds:.0f} s" if event.seconds else ""
+            errors.print(f"[{event.done}/{event.total}] {event.trial.name} {event.kind}{seconds}", markup=False)
+
+    def _report(self) -> None:
+        while not self.stopped.wait(15.0):
+            for trial in list(self.running.values()):
+                if line := _last_line(trial.folder(self.out) / "run" / "metrics.jsonl"):
+                    steps = trial.params["settings"]["steps"]
+                    where = f"step {line['step']} of {steps}, loss {line['loss_nats']:.3f} nats"
+                    errors.print(
+                        f"      {trial.name}: {where}, {line['tokens_per_second']:,.0f} tokens/s", markup=False
+                    )
+
+
+def _last_line(path: Path) -> Any:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return None
+    return json.loads(lines[-2]) if len(lines) > 1 else None
+
+
+def fetch(name: Literal["pg19"], *, out: Path = Path("data/pg19"), source: str = "emozilla/pg19-test") -> None:
+    """Download the PG-19 test set as text files, for `--text OUT`.
+
+    Parameters
+    ----------
+    name
+        The data set: pg19.
+    out
+        Folder of the text files; existing ones are kept.
+    source
+        A data set on the Hugging Face hub, or a local folder of Parquet files, with a column "text" and a split "test".
+    """
+    from neophyte.metalang.fetch import fetch_pg19
+
+    count = fetch_pg19(source, out)
+    console.print(f"{out}: {count} books", markup=False)

@@ -1,0 +1,50 @@
+"""Corpora on disk: shards that `generate` writes, and the recipe that draws them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neophyte.core.shards import write_shards
+from neophyte.core.spec import from_mapping, to_mapping
+from neophyte.metalang.dataset import Corpus
+from neophyte.metalang.spec import VERSION, CorpusSpec
+
+TASK = f"metalang@{VERSION}"
+
+
+def recipe(corpus: Corpus) -> dict[str, Any]:
+    """Return the JSON values from which `drawer` draws the corpus again."""
+    return {"task": TASK, "spec": to_mapping(corpus.spec), "split": corpus.split, "seed": corpus.seed}
+
+
+def drawer(recipe: Mapping[str, Any], threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function from indices (batch,) to tokens (batch, time) of a recipe.
+
+    Raises:
+        ValueError: The recipe is of another task or version.
+    """
+    if recipe.get("task") != TASK:
+        raise ValueError(f"task is {recipe.get('task')!r}; allowed: {TASK!r}, which this version of neophyte draws")
+    corpus = Corpus(from_mapping(CorpusSpec, recipe["spec"]), recipe["split"], recipe["seed"])
+    return lambda indices: corpus.batch(indices, threads=threads).tokens
+
+
+def generate(
+    corpus: Corpus,
+    folder: str | Path,
+    *,
+    shard_size: int = 8192,
+    threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write a corpus as shards of uint8 (uint16) tokens and a manifest (see `core.shards.write_shards`).
+
+    Returns:
+        The manifest.
+    """
+    source = recipe(corpus)
+    return write_shards(folder, source, drawer(source, threads), len(corpus), shard_size=shard_size, progress=progress)
