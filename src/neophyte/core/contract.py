@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from neophyte.core.spec import check_integer
 
 if TYPE_CHECKING:
     from neophyte.core.registry import Task
@@ -46,7 +49,7 @@ class TaskDataset(Protocol):
         """Return the loss of each sample under "oracle" and under every control, (batch,)."""
 
     def canonical(self, indices: Any, threads: int = 1) -> np.ndarray:
-        """Return a row for each sample such that equal samples have equal rows, (batch, ...)."""
+        """Return a row for each sample such that equal samples have equal rows (a part may do), (batch, ...)."""
 
 
 class ContractError(AssertionError):
@@ -186,7 +189,7 @@ def certify(
     threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Certificate:
-    """Compare the samples of two splits of a task by hashes of their canonical form.
+    """Compare the samples of two splits of a task: hashes of their canonical form, then whole samples where two agree.
 
     Args:
         task: A registered task.
@@ -198,25 +201,42 @@ def certify(
     """
     if splits[0] == splits[1]:
         raise ValueError(f"splits is {splits}; allowed: two different names")
-    hashes, sizes = [], []
-    for split in splits:
-        dataset = task.dataset(split, seed)
-        sizes.append(len(dataset))
-        count = len(dataset) if limit is None else min(limit, len(dataset))
-        found = np.empty(count, dtype="V16")
-        for start in range(0, count, 256):
-            rows = dataset.canonical(np.arange(start, min(start + 256, count)), threads)
-            for i, row in enumerate(rows):
-                found[start + i] = hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest()
-            if progress:
-                progress(len(rows))
-        hashes.append(found.view("S16"))
-    unique = [set(found.tolist()) for found in hashes]
+    if limit is not None:
+        check_integer("limit", limit, 1)
+    datasets = [task.dataset(split, seed) for split in splits]
+    hashes = [_canonical_hashes(dataset, limit, threads, progress) for dataset in datasets]
+    # Canonical forms may be shortened: only those that occur twice need a look at the whole.
+    often = {value for value, count in Counter(hashes[0] + hashes[1]).items() if count > 1}
+    for dataset, found in zip(datasets, hashes, strict=True):
+        for index in [index for index, value in enumerate(found) if value in often]:
+            whole = dataset.arrays(np.array([index]))
+            found[index] = _digest(*(whole[name][0] for name in sorted(whole)))
+    known = set(hashes[0])
     return Certificate(
         task.name,
         splits,
-        (len(hashes[0]), len(hashes[1])),
-        (sizes[0], sizes[1]),
-        sum(value in unique[0] for value in hashes[1].tolist()),
-        (len(hashes[0]) - len(unique[0]), len(hashes[1]) - len(unique[1])),
+        checked=(len(hashes[0]), len(hashes[1])),
+        sizes=(len(datasets[0]), len(datasets[1])),
+        shared=sum(value in known for value in hashes[1]),
+        repeated=(len(hashes[0]) - len(known), len(hashes[1]) - len(set(hashes[1]))),
     )
+
+
+def _canonical_hashes(
+    dataset: TaskDataset, limit: int | None, threads: int, progress: Callable[[int], None] | None
+) -> list[bytes]:
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+    found: list[bytes] = []
+    for start in range(0, count, 256):
+        rows = dataset.canonical(np.arange(start, min(start + 256, count)), threads)
+        found += [_digest(row) for row in rows]
+        if progress:
+            progress(len(rows))
+    return found
+
+
+def _digest(*arrays: np.ndarray) -> bytes:
+    state = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.digest()
