@@ -10,6 +10,7 @@ from typing import Any
 
 from neophyte.core.files import environment, read_json, write_json
 from neophyte.core.spec import check_choice
+from neophyte.plotting.figures import style
 from neophyte.running.engines import TrialEvent, run_trials
 from neophyte.running.trials import Row, Trial, collect, write_table
 
@@ -116,7 +117,8 @@ def write_report(
     write_table(files[0], rows)
     if experiment.draw:
         figure = folder / f"{experiment.name}.png"
-        experiment.draw(rows, figure, f"{experiment.name}, {scale} scale")
+        with style():
+            experiment.draw(rows, figure, f"{experiment.name}, {scale} scale")
         files.insert(0, figure)
     claims = experiment.claims(rows, scale)
     write_json(files[-2], [asdict(claim) for claim in claims])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#E6E6E6",
     "grid.linewidth": 0.6,
     "legend.frameon": False,
@@ -46,14 +48,21 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def new_figure(rows: int, columns: int, width: float = 4.0, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure and its axes, an object array (rows, columns); sizes are inches a panel."""
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the package's style while the block runs; matplotlib's settings are as before after it."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-        return figure, figure.subplots(rows, columns, squeeze=False, **options)
+        yield
+
+
+def new_figure(rows: int, columns: int, width: float = 4.0, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
+    """Return a figure and its axes, an object array (rows, columns); sizes are inches a panel."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def save_figure(figure: Figure, path: Path, caption: str) -> None:
@@ -64,12 +73,12 @@ def save_figure(figure: Figure, path: Path, caption: str) -> None:
 
 
 def draw_curve(axes: Axes, curve: Sequence[dict[str, Any]], label: str, **style: Any) -> None:
-    """Draw mean nats over position (log axis) from curve rows, with the 95 % interval as a band."""
+    """Draw mean nats over position (log axis) from curve rows, a band for its 95 % interval but for controls."""
     centres = np.sqrt([(row["start"] + 1) * row["stop"] for row in curve])
     means = np.array([row["mean_nats"] for row in curve])
     axes.plot(centres, means, label=label, **style)
     low, high = (np.array([row[name] for row in curve], dtype=float) for name in ("low_nats", "high_nats"))
-    if np.isfinite(low).all():
+    if np.isfinite(low).all() and curve[0]["predictor"] not in CONTROL_STYLES:
         axes.fill_between(centres, low, high, color=style.get("color"), alpha=0.15, linewidth=0)
     axes.set_xscale("log", base=2)
 

@@ -22,6 +22,7 @@ from neophyte.plotting.figures import (
 from neophyte.running.trials import Row
 
 UNTRAINED_ORDERS = (7, 8)
+_CEILING = 4.5  # nats; ln 32 = 3.47 is what knowing nothing costs
 
 
 def _title(group: str) -> str:
@@ -36,6 +37,7 @@ def _draw_panel(axes: object, rows: list[Row], group: str, models: list[str], na
         curve = select(rows, kind="curve", predictor=model, group=group)
         draw_curve(axes, curve, names.get(model, model), color=colour, linewidth=2.0)  # type: ignore[arg-type]
     axes.set_title(_title(group), loc="left")  # type: ignore[attr-defined]
+    axes.set_ylim(0, _CEILING)  # type: ignore[attr-defined]
 
 
 def _models(rows: list[Row]) -> list[str]:
@@ -77,7 +79,8 @@ def draw_fig3(rows: list[Row], path: Path, caption: str) -> None:
         draw_curve(axes[0, 0], curve, f"{CONTROL_LABELS[control]}, n = 3", **CONTROL_STYLES[control])
     axes[0, 0].set(title=f"{model}: loss by position", ylabel="-log p (nats)", xlabel="position in the context")
     axes[0, 1].set(title="regret over the oracle", ylabel="nats", xlabel="position in the context", yscale="log")
-    axes[0, 0].legend(ncols=2)
+    axes[0, 0].set_ylim(0, _CEILING)
+    axes[0, 0].legend(ncols=2, loc="lower left")
     save_figure(figure, path, f"{_caption(rows, caption)}; * orders not trained on; bands: 95 % intervals")
 
 
@@ -105,8 +108,7 @@ def claims_fig3(rows: list[Row], scale: str) -> list[Claim]:
         return row["fall"] > row["half_width"]
 
     order_detail = "nats from the first sixteenth to the last quarter, by order: "
-    ordered = [drops[order]["fall"] for order in EVAL_ORDERS]
-    slower = all(a >= b for a, b in pairwise(ordered))
+    needed = [_context_for_regret(rows, model, str(order)) for order in EVAL_ORDERS]
     return [
         claim(
             "The loss falls with context for every n",
@@ -123,11 +125,19 @@ def claims_fig3(rows: list[Row], scale: str) -> list[Claim]:
         claim(
             "Higher n falls more slowly",
             scale,
-            slower,
-            order_detail + ", ".join(f"{value:.2f}" for value in ordered),
+            all(a <= b for a, b in pairwise(needed)) and needed[0] < needed[-1],
+            "tokens read before the regret over the oracle is below 1 nat, by order: "
+            + ", ".join(f"{order}: {tokens:g}" for order, tokens in zip(EVAL_ORDERS, needed, strict=True)),
         ),
         claim("It falls on natural text, never seen in training", scale, falls(text), _fall(text)),
     ]
+
+
+def _context_for_regret(rows: list[Row], model: str, group: str, regret: float = 1.0) -> float:
+    """Return where the first bin begins whose mean regret over the oracle is below `regret` nats, or infinity."""
+    oracle = {row["start"]: row["mean_nats"] for row in select(rows, kind="curve", predictor="oracle", group=group)}
+    curve = select(rows, kind="curve", predictor=model, group=group)
+    return next((row["start"] for row in curve if row["mean_nats"] - oracle[row["start"]] < regret), math.inf)
 
 
 def claims_fig5(rows: list[Row], scale: str) -> list[Claim]:

@@ -38,7 +38,8 @@ def draw_fig4(rows: list[Row], path: Path, caption: str) -> None:
         axis.set_xticks(range(2), [f"{c} context, {n} items" for c, n in zip(CONTEXTS, counts, strict=True)])
         axis.set(title=f"{task}: generated items", ylim=(0, 1.05))
         axis.axhline(0.15, color="#999999", linestyle=":", linewidth=1, label="errors in the context")
-        axis.legend()
+        if column == 0:
+            figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
         _draw_example(axes[1, column], select(rows, task=task, context="full", draw=0)[0], task)
     draws = len(select(rows, task="vocabulary", context="full"))
     save_figure(figure, path, f"{caption}; {draws} draws each, bars: 95 % intervals; example: full context, draw 0")

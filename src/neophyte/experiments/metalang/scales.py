@@ -69,7 +69,7 @@ SCALES = {
         batch_size={"laptop-2x32": 8, "laptop-3x64": 8, "tiny": 8},
         sequences=256,
         text_sequences=256,
-        items=80,
+        items=40,
         generated=256,
         draws=64,
     ),
