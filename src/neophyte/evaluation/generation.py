@@ -114,7 +114,8 @@ def judge(generated: str, probe: Probe) -> dict[str, float]:
 
     Returns:
         items: how many; error_rate: share of them that is no true item; coverage: share of the true items shown in the
-        context, uncorrupted, that occur among them; copied_error_rate: share that repeats an error of the context.
+        context, uncorrupted, that occur among them; copied_error_rate: share that repeats an error of the context;
+        distinct: share of different ones among them, low where the model writes one item over and over.
     """
     written = generated.split(SEPARATOR)[:-1]
     truth = set(ITEMS[probe.task])
@@ -126,4 +127,5 @@ def judge(generated: str, probe: Probe) -> dict[str, float]:
         "error_rate": sum(item not in truth for item in written) / count if written else 1.0,
         "coverage": len(shown & set(written)) / max(1, len(shown)),
         "copied_error_rate": sum(item in errors for item in written) / count,
+        "distinct": len(set(written)) / count,
     }

@@ -7,7 +7,7 @@ from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from neophyte.core.spec import check_integer
+from neophyte.core.spec import check_integer, check_real
 
 
 class KeyValueCache:
@@ -107,9 +107,11 @@ class Decoder(
         rope_theta: float = 10_000.0,
     ) -> None:
         super().__init__()
-        for field, value in {"vocab_size": vocab_size, "num_layers": num_layers, "num_heads": num_heads}.items():
+        sizes = {"vocab_size": vocab_size, "num_layers": num_layers, "d_model": d_model, "num_heads": num_heads}
+        for field, value in sizes.items():
             check_integer(field, value, 1)
-        if d_model % (2 * num_heads) or d_model < 1:
+        check_real("rope_theta", rope_theta, 0.0, open_low=True)
+        if d_model % (2 * num_heads):
             raise ValueError(f"d_model is {d_model!r}; allowed: a multiple of 2 * num_heads = {2 * num_heads}")
         self.vocab_size, self.num_layers, self.d_model, self.num_heads = vocab_size, num_layers, d_model, num_heads
         self.rope_theta = rope_theta
@@ -159,13 +161,15 @@ class Decoder(
 
         Args:
             tokens: int64 (batch, time), at least one token each.
-            length: How many tokens to add.
+            length: How many tokens to add, at least 1.
             temperature: Divides the logits; 0 takes the likeliest token.
             generator: Source of randomness, on the model's device.
 
         Returns:
             int64 (batch, length), the new tokens.
         """
+        check_integer("length", length, 1)
+        check_real("temperature", temperature, 0.0)
         cache = KeyValueCache(self, len(tokens), tokens.shape[1] + length)
         drawn = []
         for _ in range(length):

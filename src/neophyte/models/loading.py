@@ -6,6 +6,7 @@ the layout that `Decoder.from_pretrained` and `push_to_hub` of huggingface_hub r
 
 from __future__ import annotations
 
+import errno
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +53,7 @@ def build_model(config: Mapping[str, Any]) -> nn.Module:
     module_name, _, attribute = str(config.get("model", _DECODER)).partition(":")
     try:
         make = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an empty or relative path
         raise ValueError(f"model is {config.get('model')!r}, which cannot be imported: {error}") from None
     try:
         model = make(**arguments)
@@ -67,7 +68,10 @@ def save_model(model: nn.Module, config: Mapping[str, Any], folder: str | Path) 
     """Write a model folder (the caller makes it appear whole)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    save_weights(model, str(folder / WEIGHTS))
+    try:
+        save_weights(model, str(folder / WEIGHTS))
+    except SafetensorError as error:
+        raise OSError(errno.EIO, f"cannot be written ({error})", str(folder / WEIGHTS)) from None
     write_json(folder / CONFIG, dict(config))
 
 
@@ -82,6 +86,8 @@ def load_model(folder: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     """
     folder = newest_checkpoint(folder) or Path(folder)
     config = read_json(folder / CONFIG)
+    if not isinstance(config, dict):
+        raise ValueError(f"{folder / CONFIG}: holds no JSON object; allowed: a network's arguments")
     model = build_model(config)
     load_into(model, folder)
     return model.eval(), config

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,14 @@ def _compare(folder: Path, part: str, found: dict[str, Any], wanted: dict[str, A
 
 
 def save_checkpoint(
-    folder: Path, step: int, model: nn.Module, config: Mapping[str, Any], optimizer: torch.optim.Optimizer
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    config: Mapping[str, Any],
+    optimizer: torch.optim.Optimizer,
+    losses: Sequence[float],
 ) -> None:
-    """Write checkpoints/step-N whole, then remove the older ones."""
+    """Write checkpoints/step-N whole, then remove the older ones; `losses` are those that no metrics line has yet."""
     target = folder / "checkpoints" / f"step-{step:09d}"
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -61,21 +67,32 @@ def save_checkpoint(
         random_state["cuda"] = torch.cuda.get_rng_state()
     with atomic_write(temporary / "optimizer.pt") as file:
         torch.save({"optimizer": optimizer.state_dict(), "random_state": random_state}, file)
-    write_json(temporary / "training.json", {"step": step})
+    write_json(temporary / "training.json", {"step": step, "losses": list(losses)})
     os.replace(temporary, target)
     for old in sorted(target.parent.glob("step-*"))[:-1]:
         shutil.rmtree(old)
 
 
-def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the newest checkpoint, if there is one; return the number of steps done."""
+def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[float]]:
+    """Load the newest checkpoint, if there is one; return the number of steps done and the losses saved with it.
+
+    Raises:
+        ValueError: A file of it is missing or damaged.
+    """
     checkpoint = newest_checkpoint(folder)
     if checkpoint is None:
-        return 0
+        return 0, []
     load_into(model, checkpoint)
-    state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    path = checkpoint / "optimizer.pt"
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError):
+        raise ValueError(f"{path}: is damaged") from None
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["random_state"]["cpu"])
     if torch.cuda.is_available() and "cuda" in state["random_state"]:
         torch.cuda.set_rng_state(state["random_state"]["cuda"])
-    return int(read_json(checkpoint / "training.json")["step"])
+    progress = read_json(checkpoint / "training.json")
+    return progress["step"], progress["losses"]

@@ -111,11 +111,11 @@ def train(
         torch.manual_seed(spec.seed)
         model = build_model(config).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
-        step = restore(folder, model, optimizer)
+        step, losses = restore(folder, model, optimizer)
         if step == 0 and initial is not None:
             load_into(model, newest_checkpoint(initial) or initial)
         if step < spec.steps:
-            _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step)
+            _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses)
     return model
 
 
@@ -131,16 +131,17 @@ def _run_steps(
     processes: Processes,
     device: torch.device,
     start: int,
+    losses: list[float],
 ) -> None:
     share = spec.batch_size // processes.world_size
     wrapped: nn.Module = torch.compile(model) if spec.compile else model  # type: ignore[assignment]
     if processes.world_size > 1:
         wrapped = DistributedDataParallel(wrapped)
     model.train()
+    metrics = None
+    if processes.rank == 0:
+        metrics = MetricsLog(folder, start, losses, spec.log_every, spec.trackers, to_mapping(spec))
     batches = Prefetcher(lambda step: draw(step * spec.batch_size + processes.rank * share, share), start, spec.steps)
-    metrics = (
-        MetricsLog(folder, start, spec.log_every, spec.trackers, to_mapping(spec)) if processes.rank == 0 else None
-    )
     try:
         for step, batch in enumerate(batches, start):
             for group in optimizer.param_groups:
@@ -149,11 +150,16 @@ def _run_steps(
             norm = nn.utils.clip_grad_norm_(model.parameters(), spec.max_gradient_norm)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            last = step + 1 == spec.steps
-            if metrics and (line := metrics.add(step, value, norm, spec.rate(step), batch.numel(), last)) and progress:
+            if processes.world_size > 1:
+                dist.reduce(value, 0)  # the batch's loss, not this process's share of it
+                value /= processes.world_size
+            if metrics is None:
+                continue
+            last, tokens = step + 1 == spec.steps, batch.numel() * processes.world_size
+            if (line := metrics.add(step, value, norm, spec.rate(step), tokens, last)) and progress:
                 progress(line)
-            if processes.rank == 0 and (last or (step + 1) % spec.checkpoint_every == 0):
-                save_checkpoint(folder, step + 1, model, config, optimizer)
+            if last or (step + 1) % spec.checkpoint_every == 0:
+                save_checkpoint(folder, step + 1, model, config, optimizer, metrics.losses())
     finally:
         batches.close()
         if metrics:

@@ -19,17 +19,23 @@ class MetricsLog:
     """metrics.jsonl, a JSON object a line, and the trackers that were asked for."""
 
     def __init__(
-        self, folder: Path, start: int, log_every: int, trackers: Iterable[str], settings: Mapping[str, Any]
+        self,
+        folder: Path,
+        start: int,
+        losses: Iterable[float],
+        log_every: int,
+        trackers: Iterable[str],
+        settings: Mapping[str, Any],
     ) -> None:
+        self._tracker = make_tracker(trackers, folder, settings)
         path = folder / "metrics.jsonl"
         # Lines after the checkpoint are about to be made again.
         kept = [line for line in _read_lines(path) if json.loads(line)["step"] <= start]
         with atomic_write(path, "w") as file:
             file.writelines(line + "\n" for line in kept)
         self._file = path.open("a", encoding="utf-8")
-        self._tracker = make_tracker(trackers, folder, settings)
         self._log_every = log_every
-        self._losses: list[Tensor] = []
+        self._losses: list[Tensor] = [torch.tensor(loss) for loss in losses]
         self._tokens = 0
         self._since = time.perf_counter()
 
@@ -43,7 +49,7 @@ class MetricsLog:
             return None
         line = {
             "step": step + 1,
-            "loss_nats": torch.stack(self._losses).mean().item(),
+            "loss_nats": torch.stack([loss.to(self._losses[-1].device) for loss in self._losses]).mean().item(),
             "learning_rate": learning_rate,
             "gradient_norm": gradient_norm.item(),
             "tokens_per_second": self._tokens / (time.perf_counter() - self._since),
@@ -53,6 +59,10 @@ class MetricsLog:
         self._file.flush()
         self._tracker.log(line)
         return line
+
+    def losses(self) -> list[float]:
+        """Return the losses since the last line, which a checkpoint keeps."""
+        return [loss.item() for loss in self._losses]
 
     def close(self) -> None:
         """Close the file and the trackers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neophyte.core.spec import check_choice, check_integer, check_real
+from neophyte.core.spec import check_boolean, check_choice, check_integer, check_real
 from neophyte.training.schedules import cosine, noam
 
 
@@ -53,11 +53,14 @@ class TrainSpec:
         check_integer("seed", self.seed, 0)
         check_real("learning_rate", self.learning_rate, 0.0, 10.0, open_low=True)
         check_real("max_gradient_norm", self.max_gradient_norm, 0.0, open_low=True)
+        if not isinstance(self.betas, tuple) or len(self.betas) != 2:
+            raise ValueError(f"betas is {self.betas!r}; allowed: two numbers")
         for beta in self.betas:
             check_real("betas", beta, 0.0, 0.999999)
         check_choice("schedule", self.schedule, ("noam", "cosine"))
         check_choice("device", self.device, ("auto", "cpu", "cuda", "mps"))
         check_choice("dtype", self.dtype, ("float32", "bfloat16"))
+        check_boolean("compile", self.compile)
         for tracker in self.trackers:
             check_choice("trackers", tracker, ("tensorboard", "wandb"))
 

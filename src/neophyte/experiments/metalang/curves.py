@@ -108,7 +108,8 @@ def claims_fig3(rows: list[Row], scale: str) -> list[Claim]:
         return row["fall"] > row["half_width"]
 
     order_detail = "nats from the first sixteenth to the last quarter, by order: "
-    needed = [_context_for_regret(rows, model, str(order)) for order in EVAL_ORDERS]
+    fits = {row["group"]: row for row in select(rows, kind="fit", predictor=model)}
+    exponents = [fits[str(order)]["exponent"] for order in EVAL_ORDERS if str(order) in fits]
     return [
         claim(
             "The loss falls with context for every n",
@@ -125,19 +126,12 @@ def claims_fig3(rows: list[Row], scale: str) -> list[Claim]:
         claim(
             "Higher n falls more slowly",
             scale,
-            all(a <= b for a, b in pairwise(needed)) and needed[0] < needed[-1],
-            "tokens read before the regret over the oracle is below 1 nat, by order: "
-            + ", ".join(f"{order}: {tokens:g}" for order, tokens in zip(EVAL_ORDERS, needed, strict=True)),
+            len(exponents) == len(EVAL_ORDERS) and all(a > b for a, b in pairwise(exponents)),
+            "exponent of the excess loss over the oracle against position, by order: "
+            + ", ".join(f"{n}: {fit['exponent']:.2f} [{fit['low']:.2f}, {fit['high']:.2f}]" for n, fit in fits.items()),
         ),
         claim("It falls on natural text, never seen in training", scale, falls(text), _fall(text)),
     ]
-
-
-def _context_for_regret(rows: list[Row], model: str, group: str, regret: float = 1.0) -> float:
-    """Return where the first bin begins whose mean regret over the oracle is below `regret` nats, or infinity."""
-    oracle = {row["start"]: row["mean_nats"] for row in select(rows, kind="curve", predictor="oracle", group=group)}
-    curve = select(rows, kind="curve", predictor=model, group=group)
-    return next((row["start"] for row in curve if row["mean_nats"] - oracle[row["start"]] < regret), math.inf)
 
 
 def claims_fig5(rows: list[Row], scale: str) -> list[Claim]:

@@ -74,7 +74,8 @@ def claims_fig4(rows: list[Row], scale: str) -> list[Claim]:
         (low, _), (high, high_width) = _mean(half, "error_rate"), _mean(full, "error_rate")
         claims += [
             claim(f"{task}: more items in the context give fewer errors", scale, bool(fall.mean() > width),
-                  f"error rate {low:.3f} -> {high:.3f} (fall {fall.mean():.3f} ± {width:.3f})"),
+                  f"error rate {low:.3f} -> {high:.3f} (fall {fall.mean():.3f} ± {width:.3f}); "
+                f"share of different items {_mean(half, 'distinct')[0]:.2f} -> {_mean(full, 'distinct')[0]:.2f}"),
             claim(f"{task}: the model writes fewer errors than its context holds (15 %)", scale,
                   bool(high + high_width < 0.15), f"error rate {high:.3f} ± {high_width:.3f}"),
         ]  # fmt: skip
