@@ -14,7 +14,6 @@ from neophyte.core.files import (
     environment,
     processor_name,
     read_json,
-    sha256_array_bytes,
     sha256_file,
     write_json,
     write_text,
@@ -101,7 +100,6 @@ def test_hashes_are_those_of_all_bytes(tmp_path):
     (tmp_path / "file").write_bytes(content)
     expected = hashlib.sha256(content).hexdigest()
     assert sha256_file(tmp_path / "file") == expected
-    assert sha256_array_bytes(content[:1000], content[1000:]) == expected
 
 
 def test_the_environment_says_what_and_where():

@@ -27,7 +27,7 @@ def samples() -> dict[str, np.ndarray]:
         batch = metalang.corpus(metalang.CorpusSpec(**fields), split="test", seed=5).batch(np.arange(8), nll=True)
         arrays |= {f"{name} tokens": batch.tokens, f"{name} nll": batch.nll, f"{name} lam": batch.lam}
         if name == "additive":
-            for control, nll in metalang.references(batch.tokens, 32, orders=batch.orders).items():
+            for control, nll in metalang.score_controls(batch.tokens, 32, orders=batch.orders).items():
                 arrays[f"control {control}"] = nll
     stream = Space("test@1", "test").stream("numbers", 0)
     arrays |= {

@@ -255,7 +255,7 @@ def test_losses_and_canonical_rows_are_the_sequences_own():
     batch = corpus.batch([4, 2], nll=True)
     losses = corpus.losses([4, 2])
     np.testing.assert_allclose(losses["oracle"], batch.nll.mean(axis=1), rtol=1e-6)
-    expected = metalang.references(batch.tokens, 32, orders=batch.orders)
+    expected = metalang.score_controls(batch.tokens, 32, orders=batch.orders)
     assert losses.keys() == {"oracle", *expected}
     np.testing.assert_allclose(losses["ngram_true_order"], expected["ngram_true_order"].mean(axis=1), rtol=1e-6)
     np.testing.assert_array_equal(corpus.canonical([4, 2]), batch.tokens[:, :128])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neophyte import metalang
-from neophyte.metalang.references import induction, ngram, references, uniform, unigram
+from neophyte.metalang.references import induction, ngram, score_controls, uniform, unigram
 
 from . import twin
 
@@ -143,12 +143,12 @@ def test_each_row_may_have_an_order_of_its_own():
 def test_rows_do_not_depend_on_each_other_or_on_threads():
     tokens = metalang.corpus("tiny-eval").batch(range(5)).tokens
     orders = np.array([2, 3, 4, 2, 3])
-    whole = references(tokens, 32, orders=orders)
+    whole = score_controls(tokens, 32, orders=orders)
     assert whole.keys() == {"uniform", "unigram", "ngram", "induction", "ngram_true_order"}
-    threaded = references(tokens, 32, orders=orders, threads=3)
+    threaded = score_controls(tokens, 32, orders=orders, threads=3)
     for name, scores in whole.items():
         np.testing.assert_array_equal(threaded[name], scores)
-        alone = [references(tokens[b : b + 1], 32, orders=orders[b : b + 1])[name][0] for b in range(5)]
+        alone = [score_controls(tokens[b : b + 1], 32, orders=orders[b : b + 1])[name][0] for b in range(5)]
         np.testing.assert_array_equal(scores, alone)
     np.testing.assert_array_equal(whole["ngram_true_order"], ngram(tokens, 32, orders))
     np.testing.assert_array_equal(whole["ngram"], ngram(tokens, 32, 5))
@@ -156,7 +156,7 @@ def test_rows_do_not_depend_on_each_other_or_on_threads():
 
 def test_without_orders_there_is_no_true_order():
     tokens = metalang.corpus("tiny-eval").batch([0]).tokens
-    assert "ngram_true_order" not in references(tokens, 32)
+    assert "ngram_true_order" not in score_controls(tokens, 32)
 
 
 def test_a_strided_batch_scores_as_a_plain_one():

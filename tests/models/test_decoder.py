@@ -136,9 +136,7 @@ def test_generation_at_temperature_0_takes_the_likeliest_token():
 
 def test_generation_is_its_generators():
     model, fed = random_decoder(), some_tokens(4, 5)
-    one, again, other = (
-        model.generate(fed, 12, generator=torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)
-    )
+    one, again, other = (model.generate(fed, 12, generator=torch.Generator().manual_seed(seed)) for seed in (3, 3, 4))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
 

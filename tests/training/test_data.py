@@ -179,8 +179,7 @@ def test_an_error_comes_out_where_its_batch_would(error):
     before = threading.active_count()
     batches, got = Prefetcher(Maker(4, error), 0, 10), []
     with pytest.raises(error, match="step 4 failed"):
-        for batch in batches:
-            got.append(batch)
+        got.extend(itertools.chain(batches))
     assert got == [0, 1, 4, 9]
     batches.close()
     assert threading.active_count() == before

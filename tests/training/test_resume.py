@@ -10,7 +10,7 @@ from neophyte.training.loop import train
 from neophyte.training.metrics import read_metrics
 from neophyte.training.spec import TrainSpec
 
-from .toys import DECODER, VOCAB_SIZE, PowerCut, draw, draw_until
+from .toys import DECODER, VOCAB_SIZE, PowerCutError, draw, draw_until
 
 SPEC = TrainSpec(steps=11, batch_size=4, warmup_steps=3, learning_rate=1e-2, device="cpu", log_every=2,
                  checkpoint_every=4)  # fmt: skip
@@ -22,7 +22,7 @@ def run(folder, spec=SPEC, config=DECODER, draw=draw):
 
 
 def stop_at(step, folder, spec=SPEC, config=DECODER):
-    with pytest.raises(PowerCut):
+    with pytest.raises(PowerCutError):
         run(folder, spec, config, draw_until(step, spec.batch_size))
 
 
@@ -33,11 +33,13 @@ def steps_of(folder):
 def state_of(folder):
     (checkpoint,) = (folder / "checkpoints").iterdir()
     state = torch.load(checkpoint / "optimizer.pt", weights_only=True)
-    return (checkpoint / "model.safetensors").read_bytes(), state, json.loads((checkpoint / "training.json").read_text())
+    progress = json.loads((checkpoint / "training.json").read_text())
+    return (checkpoint / "model.safetensors").read_bytes(), state, progress
 
 
 def timeless(folder):
-    return [{name: value for name, value in line.items() if name != "tokens_per_second"} for line in read_metrics(folder)]
+    lines = read_metrics(folder)
+    return [{name: value for name, value in line.items() if name != "tokens_per_second"} for line in lines]
 
 
 def assert_equal(one, other):

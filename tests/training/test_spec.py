@@ -1,5 +1,6 @@
 """Schedules against their formulas, and the refusals of `TrainSpec`."""
 
+import itertools
 import math
 
 import pytest
@@ -33,7 +34,7 @@ def test_cosine_rises_to_one_and_falls_to_its_floor(floor):
     assert factors[10] == 1.0
     assert factors[60] == pytest.approx((1 + floor) / 2)
     assert factors[110] == pytest.approx(floor)
-    assert all(a > b for a, b in zip(factors[10:], factors[11:], strict=False))
+    assert all(a > b for a, b in itertools.pairwise(factors[10:]))
     assert cosine(10_000, 10, 111, floor) == pytest.approx(floor)
 
 

@@ -36,7 +36,7 @@ def draw(first, count):
     return (starts + 3 * torch.arange(LENGTH) + (starts // 5) % 2) % VOCAB_SIZE
 
 
-class PowerCut(Exception):
+class PowerCutError(Exception):
     """Stands for whatever ends a run."""
 
 
@@ -45,7 +45,7 @@ def draw_until(step, batch_size):
 
     def failing(first, count):
         if first >= step * batch_size:
-            raise PowerCut
+            raise PowerCutError
         return draw(first, count)
 
     return failing

@@ -73,14 +73,6 @@ def sha256_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256_array_bytes(*chunks: bytes) -> str:
-    """Return the hex sha256 of the concatenation of `chunks`."""
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def environment() -> dict[str, Any]:
     """Describe the software and hardware that a result was made on, for its manifest."""
     packages = {}

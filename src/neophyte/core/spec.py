@@ -83,6 +83,12 @@ def from_mapping(cls: type[Spec], values: Mapping[str, Any]) -> Spec:
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
+def change(spec: Spec, **changes: Any) -> Spec:
+    """Return the spec with some fields changed, checked as by `from_mapping`."""
+    fields = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}  # type: ignore[arg-type]
+    return from_mapping(type(spec), {**fields, **changes})
+
+
 def to_mapping(spec: Any) -> dict[str, Any]:
     """Return the spec's fields as plain JSON values; `from_mapping` is its inverse."""
     return json.loads(json.dumps(dataclasses.asdict(spec)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from neophyte import metalang
 from neophyte.evaluation.curves import Losses, Predictor, bootstrap, collect_losses, log_bins
-from neophyte.metalang import Corpus, TextCorpus, references
+from neophyte.metalang import Corpus, TextCorpus, score_controls
 
 TEXT = "text"
 CONTROLS = ("oracle", "ngram_true_order", "ngram", "induction", "unigram", "uniform")
@@ -43,14 +43,14 @@ def corpus_losses(
     def batches() -> Iterator[tuple[list[Any], dict[str, np.ndarray]]]:
         for start in range(0, sequences, batch_size):
             batch = corpus.batch(np.arange(start, min(start + batch_size, sequences)), nll=True, threads=threads)
-            controls = references(batch.tokens, corpus.spec.vocab_size, orders=batch.orders, threads=threads)
+            controls = score_controls(batch.tokens, corpus.spec.vocab_size, orders=batch.orders, threads=threads)
             scores = {name: predict(batch.tokens) for name, predict in predictors.items()}
             yield batch.orders.tolist(), {**scores, **controls, "oracle": batch.nll}
         for start in range(0, len(text) if text else 0, batch_size):
             assert text is not None
             tokens = text.batch(range(start, min(start + batch_size, len(text))))
             scores = {name: predict(tokens) for name, predict in predictors.items()}
-            yield [TEXT] * len(tokens), {**scores, **references(tokens, text.vocab_size, threads=threads)}
+            yield [TEXT] * len(tokens), {**scores, **score_controls(tokens, text.vocab_size, threads=threads)}
 
     return collect_losses(batches(), log_bins(corpus.spec.context_length), progress)
 

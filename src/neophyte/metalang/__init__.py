@@ -2,7 +2,7 @@
 
 from neophyte.metalang.dataset import Batch, Corpus, corpus
 from neophyte.metalang.language import Language
-from neophyte.metalang.references import references
+from neophyte.metalang.references import score_controls
 from neophyte.metalang.spec import PRESETS, VERSION, CorpusSpec, LanguageSpec
 from neophyte.metalang.text import TextCorpus
 
@@ -16,5 +16,5 @@ __all__ = [
     "LanguageSpec",
     "TextCorpus",
     "corpus",
-    "references",
+    "score_controls",
 ]

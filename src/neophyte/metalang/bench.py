@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neophyte.metalang.dataset import Corpus, corpus
-from neophyte.metalang.references import references
+from neophyte.metalang.references import score_controls
 from neophyte.metalang.spec import CorpusSpec
 
 
@@ -41,9 +41,9 @@ def bench(
                     rate = _tokens_per_second(source, sequences, count, repeats)
                     yield {"name": name, "value": rate, "unit": "tokens/s", "threads": count, "params": params}
     batch = corpus("eval", context_length=context_length).batch(np.arange(14))
-    references(batch.tokens[:1], 32, orders=batch.orders[:1])
+    score_controls(batch.tokens[:1], 32, orders=batch.orders[:1])
     start = time.perf_counter()
-    references(batch.tokens, 32, orders=batch.orders)
+    score_controls(batch.tokens, 32, orders=batch.orders)
     rate = batch.tokens.size / (time.perf_counter() - start)
     params = {"vocab_size": 32, "context_length": context_length, "controls": 5}
     yield {"name": "controls", "value": rate, "unit": "tokens/s", "threads": 1, "params": params}

@@ -13,7 +13,7 @@ import numpy as np
 
 from neophyte.core.addressing import MAX_INDEX, Space, check_indices
 from neophyte.core.contract import Field
-from neophyte.core.spec import check_integer
+from neophyte.core.spec import change, check_integer
 from neophyte.metalang import kernels
 from neophyte.metalang.language import (
     LAWS,
@@ -24,7 +24,7 @@ from neophyte.metalang.language import (
     position_factors,
     token_dtype,
 )
-from neophyte.metalang.references import references
+from neophyte.metalang.references import score_controls
 from neophyte.metalang.spec import CorpusSpec, preset
 
 # Two sequences that differ in their first tokens differ: so much of each is enough to tell them apart.
@@ -168,7 +168,7 @@ class Corpus:
     def losses(self, indices: Any) -> dict[str, np.ndarray]:
         """Return the mean -log p (nats per token) of each sequence by the oracle and every control, float (batch,)."""
         batch = self.batch(indices, nll=True)
-        controls = references(batch.tokens, self.spec.vocab_size, orders=batch.orders)
+        controls = score_controls(batch.tokens, self.spec.vocab_size, orders=batch.orders)
         return {name: nll.mean(axis=1) for name, nll in {"oracle": batch.nll, **controls}.items()}
 
     def canonical(self, indices: Any, threads: int = 1) -> np.ndarray:
@@ -192,7 +192,7 @@ def corpus(name_or_spec: str | CorpusSpec, *, split: str | None = None, seed: in
         spec, split = chosen.spec, split or chosen.split
     else:
         spec = name_or_spec
-    return Corpus(dataclasses.replace(spec, **changes), split or "train", seed)
+    return Corpus(change(spec, **changes), split or "train", seed)
 
 
 def _in_threads(work: Any, size: int, threads: int) -> None:

@@ -73,7 +73,7 @@ def induction(tokens: np.ndarray, vocab_size: int, *, threads: int = 1) -> np.nd
     )
 
 
-def references(
+def score_controls(
     tokens: np.ndarray, vocab_size: int, *, orders: np.ndarray | None = None, threads: int = 1
 ) -> dict[str, np.ndarray]:
     """Score sequences with every control.

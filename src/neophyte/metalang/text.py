@@ -19,8 +19,9 @@ SYMBOLS = "abcdefghijklmnopqrstuvwxyz .,;'\n"
 NOVEL = "persuasion"
 
 _TASK = "natural-text@1"
+_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _FOLDS = str.maketrans(
-    {"‘": "'", "’": "'", "`": "'", "?": ".", "!": ".", ":": ";", "-": " ", "–": " ", "—": " ", "\t": " ", "/": " "}
+    {**dict.fromkeys("‘’`", "'"), **dict.fromkeys("?!", "."), ":": ";", **dict.fromkeys(_DASHES + "\t/", " ")}
 )
 
 

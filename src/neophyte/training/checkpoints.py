@@ -88,7 +88,7 @@ def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) ->
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except (RuntimeError, EOFError, pickle.UnpicklingError):
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
         raise ValueError(f"{path}: is damaged") from None
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["random_state"]["cpu"])
