@@ -22,7 +22,7 @@ COMMAND = ["train", "metalang", "--model", "laptop-2x32", "--context-length", "3
 
 
 def torchrun(*arguments):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "neophyte"]
     return subprocess.run(
         [*command, *arguments], env=environment, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False

@@ -20,6 +20,8 @@ from neophyte.training.spec import TrainSpec
 if TYPE_CHECKING:
     from typing import Any as CorpusOptions
     from typing import Any as TrainOptions
+
+    from neophyte.evaluation.curves import Predictor
 else:
     CorpusOptions = options_for(CorpusSpec, "Corpus")
     TrainOptions = options_for(TrainSpec, "Training")
@@ -167,6 +169,7 @@ def train(
 
     from neophyte.models.loading import count_parameters, model_config
     from neophyte.training.data import draw_tokens
+    from neophyte.training.loop import Processes
     from neophyte.training.loop import train as run
 
     corpus = _corpus(preset, split, corpus_seed, options)
@@ -194,6 +197,8 @@ def train(
             },
             progress=show,
         )
+    if Processes().rank:
+        return
     from neophyte.training.metrics import read_metrics
 
     lines = read_metrics(out)
@@ -219,6 +224,8 @@ def evaluate(
     preset: str = "eval",
     sequences: int = 64,
     context_length: int | None = None,
+    curves: Path | None = None,
+    text: str = "persuasion",
     device: str = "auto",
     threads: int = 1,
     as_json: Json = False,
@@ -238,7 +245,12 @@ def evaluate(
     sequences
         Sequences of each order.
     context_length
-        A shorter context; the score is then no official one.
+        Another context than the preset's, such as a longer one than the model was trained at; the score is then no
+        official one.
+    curves
+        Folder for the loss by position on the same sequences and on TEXT, with every control: curves.png, table.csv.
+    text
+        Natural text for the curves: persuasion (a novel in the package), a .txt file or a folder of them.
     device
         auto, cpu, cuda or mps.
     threads
@@ -257,9 +269,10 @@ def evaluate(
         raise ValueError(
             f"{checkpoint}: vocab_size is {config['vocab_size']}; allowed: {spec.vocab_size}, that of {preset}"
         )
+    predict = model_predictor(model, pick_device(device))
     with progress("evaluate", sequences * len(spec.orders), "sequences", quiet) as advance:
         score = official_score(
-            model_predictor(model, pick_device(device)),
+            predict,
             sequences=sequences,
             context_length=context_length,
             preset=preset,
@@ -267,6 +280,11 @@ def evaluate(
             progress=advance,
         )
     official = preset == "eval" and context_length is None and sequences in (64, 4096)
+    if curves:
+        changes = {} if context_length is None else {"context_length": context_length}
+        _write_curves(
+            predict, metalang.corpus(preset, **changes), sequences, text, curves, checkpoint.name, threads, quiet
+        )
     if as_json:
         print_json({**dataclasses.asdict(score), "official": official, "checkpoint": str(checkpoint)})
         return
@@ -278,6 +296,28 @@ def evaluate(
         f"T = {score.context_length}, {score.task}",
         markup=False,
     )
+
+
+def _write_curves(
+    predict: Predictor, corpus: Corpus, sequences: int, text: str, folder: Path, label: str, threads: int, quiet: bool
+) -> None:
+    from neophyte.evaluation.language import corpus_losses
+    from neophyte.experiments.metalang.curves import draw_panels
+    from neophyte.experiments.metalang.trials import loss_rows
+    from neophyte.plotting.figures import style
+    from neophyte.running.trials import write_table
+
+    spec = corpus.spec
+    natural = metalang.TextCorpus(text, context_length=spec.context_length, vocab_size=spec.vocab_size).first(sequences)
+    total = sequences * len(spec.orders)
+    with progress("curves", total + len(natural), "sequences", quiet) as advance:
+        losses = corpus_losses(
+            {label: predict}, corpus, total, text=natural, batch_size=16, threads=threads, progress=advance
+        )
+    rows = [{"trial": "evaluate", **row} for row in loss_rows(losses, label)]
+    write_table(folder / "table.csv", rows)
+    with style():
+        draw_panels(rows, folder / "curves.png", f"{label}, T = {spec.context_length}")
 
 
 def bench(

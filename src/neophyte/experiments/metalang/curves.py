@@ -47,12 +47,16 @@ def _models(rows: list[Row]) -> list[str]:
 
 def draw_panels(rows: list[Row], path: Path, caption: str) -> None:
     """Draw a panel for each order and one for text, with every model and every control."""
-    groups = [str(order) for order in EVAL_ORDERS] + [TEXT]
-    figure, axes = new_figure(2, 4, width=3.4, height=2.8, sharex=True, sharey=True)
-    for axis, group in zip(axes.flat, groups, strict=True):
+    groups = list(dict.fromkeys(row["group"] for row in rows if row["kind"] == "curve"))
+    columns = min(4, len(groups))
+    lines = -(-len(groups) // columns)
+    figure, axes = new_figure(lines, columns, width=3.4, height=2.8, sharex=True, sharey=True)
+    for axis in axes.flat[len(groups) :]:
+        axis.axis("off")
+    for axis, group in zip(axes.flat, groups, strict=False):
         _draw_panel(axis, rows, group, _models(rows), {})
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * columns))
     figure.supylabel("-log p (nats)")
     save_figure(figure, path, f"{_caption(rows, caption)}; position in the context (log axis), bands: 95 % intervals")
 

@@ -70,13 +70,19 @@ def evaluate_language_model(
         text=natural.first(text_sequences),
         batch_size=16,
     )
-    groups = [*source.spec.orders, TEXT]
-    fits = [power_law(losses, label, order) for order in source.spec.orders]
+    return loss_rows(losses, label)
+
+
+def loss_rows(losses: Losses, label: str) -> list[Row]:
+    """Return a predictor's curves and the controls' (kind "curve"), its power-law fits ("fit") and falls ("drop")."""
+    groups = list(dict.fromkeys(losses.groups))
+    fits = [power_law(losses, label, group) for group in groups if group != TEXT]
     rows = [{"kind": "curve", **row} for row in losses.rows()]
     rows += [{"kind": "fit", **fit} for fit in fits if fit]
-    return rows + [
+    rows += [
         {"kind": "drop", "predictor": label, "group": str(group), **drop(losses, label, group)} for group in groups
     ]
+    return rows
 
 
 def drop(losses: Losses, predictor: str, group: Any) -> dict[str, Any]:
