@@ -281,10 +281,8 @@ def evaluate(
         )
     official = preset == "eval" and context_length is None and sequences in (64, 4096)
     if curves:
-        changes = {} if context_length is None else {"context_length": context_length}
-        _write_curves(
-            predict, metalang.corpus(preset, **changes), sequences, text, curves, checkpoint.name, threads, quiet
-        )
+        corpus = metalang.corpus(preset, context_length=context_length or spec.context_length)
+        _write_curves(predict, corpus, sequences, text, curves, checkpoint.name, threads, quiet)
     if as_json:
         print_json({**dataclasses.asdict(score), "official": official, "checkpoint": str(checkpoint)})
         return
