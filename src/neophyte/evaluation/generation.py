@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from neophyte.core.addressing import Space, Stream
 from neophyte.core.spec import check_choice, check_integer, check_real
-from neophyte.models.decoder import Decoder
+from neophyte.models.decoder import Decoder, draw_token
 
 SEPARATOR = ";"
 UNKNOWN = "?"  # a generated token that no character was mapped to
@@ -104,8 +104,7 @@ def continue_tokens(model: nn.Module, tokens: Tensor, length: int, temperature: 
     if isinstance(model, Decoder):
         return model.generate(fed, length, temperature=temperature, generator=generator)
     for _ in range(length):
-        probabilities = torch.softmax(model(fed)[:, -1].float() / temperature, dim=-1)
-        fed = torch.cat([fed, torch.multinomial(probabilities, 1, generator=generator)], dim=1)
+        fed = torch.cat([fed, draw_token(model(fed)[:, -1], temperature, generator)], dim=1)
     return fed[:, -length:]
 
 

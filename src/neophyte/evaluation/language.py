@@ -102,9 +102,14 @@ def official_score(
         batch_size: Sequences drawn at once.
         threads: Threads for the generator.
         progress: Called with the number of sequences in each batch.
+
+    Raises:
+        ValueError: The preset's orders do not take turns, so that there is no sequence s of each order.
     """
     changes: dict[str, Any] = {} if context_length is None else {"context_length": context_length}
     corpus = metalang.corpus(preset, seed=OFFICIAL_SEED, **changes)
+    if corpus.spec.order_sampling != "balanced" and len(corpus.spec.orders) > 1:
+        raise ValueError(f"preset is {preset!r}; allowed: one whose orders take turns, such as eval or tiny-eval")
     half = corpus.spec.context_length // 2
     orders, regrets = [], []
     total = sequences * len(corpus.spec.orders)

@@ -173,13 +173,16 @@ class Decoder(
         cache = KeyValueCache(self, len(tokens), tokens.shape[1] + length)
         drawn = []
         for _ in range(length):
-            logits = self(tokens, cache)[:, -1].float()
-            if temperature == 0:
-                tokens = logits.argmax(dim=-1, keepdim=True)
-            else:
-                tokens = torch.multinomial(F.softmax(logits / temperature, dim=-1), 1, generator=generator)
+            tokens = draw_token(self(tokens, cache)[:, -1], temperature, generator)
             drawn.append(tokens)
         return torch.cat(drawn, dim=1)
+
+
+def draw_token(logits: Tensor, temperature: float, generator: torch.Generator | None = None) -> Tensor:
+    """Draw from logits (batch, vocab_size) over temperature, or at 0 take the likeliest; int64 (batch, 1)."""
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    return torch.multinomial(F.softmax(logits.float() / temperature, dim=-1), 1, generator=generator)
 
 
 # gpicl Table 1, then the sizes for two cores. The parameters in the paper are rounded; these are exact for 32 tokens.
