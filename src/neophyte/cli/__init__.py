@@ -19,8 +19,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except ImportError:
         _fail("the command line needs more packages: pip install 'neophyte[cli]'", 2)
     app = _make_app(App)
+    # A console script's path lacks the current folder, where people keep the model that --model names.
+    if "" not in sys.path:
+        sys.path.append("")
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(" ".join(str(error).split()), 2)
     except ImportError as error:
@@ -30,7 +33,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         _fail(f"{name} is not installed: pip install 'neophyte[{extra[name]}]'", 2)
     except ValueError as error:
-        _fail(str(error), 2)
+        _fail(" ".join(str(error).split()), 2)
     except OSError as error:
         _fail(f"{error.filename or 'write'}: {error.strerror or error}", 2)
     except RuntimeError as error:
@@ -47,6 +50,7 @@ def _make_app(app_class: Any) -> Any:
         name="neophyte",
         help="Benchmarks for models that begin knowing nothing and must learn in context.",
         version=__version__,
+        suppress_keyboard_interrupt=False,
     )
     app.command(f"{_COMMON}:list_all", name="list", help="List tasks, experiments and model presets.")
     families = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,16 @@ PLAIN_SECONDS = 15.0  # between lines of progress where there is no terminal
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value for a program to read."""
-    console.print(json.dumps(value, indent=2), markup=False)
+    """Print a JSON value for a program to read; JSON has no infinity and no NaN, which become null."""
+    console.print(json.dumps(_finite(value), indent=2, allow_nan=False), markup=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:

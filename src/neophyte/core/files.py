@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -37,8 +38,11 @@ def atomic_write(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            # A full disk does not say which file; NumPy does not even say that it is the disk.
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
         raise
 
 

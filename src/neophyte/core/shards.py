@@ -40,7 +40,7 @@ def write_shards(
         The manifest.
 
     Raises:
-        ValueError: The folder holds another data set, or files that are not a data set's.
+        ValueError: The folder holds another data set, files that are not a data set's, or a damaged shard.
         OSError: The disk is full; all finished shards are kept.
     """
     check_integer("count", count, 1)
@@ -50,7 +50,9 @@ def write_shards(
     for number, start in enumerate(range(0, count, shard_size)):
         rows = min(shard_size, count - start)
         name = f"shard-{number:05d}.npy"
-        if number >= len(manifest["shards"]):
+        if number < len(manifest["shards"]):
+            load_shard(folder, manifest["shards"][number], check=True)
+        else:
             samples = draw(np.arange(start, start + rows))
             with atomic_write(folder / name) as file:
                 np.save(file, samples)

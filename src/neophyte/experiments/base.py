@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -101,6 +102,8 @@ def run_experiment(
         raise ValueError(
             f"{folder}: holds the scale {found!r}; allowed: {found!r} again, or another --out for {scale!r}"
         )
+    if experiment.draw:
+        importlib.import_module("matplotlib")  # where it is missing, say so before hours of training
     start = time.perf_counter()
     trials = experiment.trials(scale)
     run_trials(trials, out, jobs=jobs, threads=threads, progress=progress)

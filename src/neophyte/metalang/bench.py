@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neophyte.core.spec import check_integer
 from neophyte.metalang.dataset import Corpus, corpus
 from neophyte.metalang.references import score_controls
 from neophyte.metalang.spec import CorpusSpec
@@ -30,6 +31,9 @@ def bench(
     Languages are drawn inside the measurement. "generate" keeps lam fixed, "generate_calibrated" solves for it, and
     "controls" scores all controls.
     """
+    for name, values in {"sequences": [sequences], "repeats": [repeats], "threads": threads}.items():
+        for value in values:
+            check_integer(name, value, 1)
     for law in laws:
         for order in orders:
             spec = CorpusSpec(orders=(order,), law=law, context_length=context_length)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neophyte.core.shards import write_shards
-from neophyte.core.spec import from_mapping, to_mapping
+from neophyte.core.spec import check_integer, from_mapping, to_mapping
 from neophyte.metalang.dataset import Corpus
 from neophyte.metalang.spec import VERSION, CorpusSpec
 
@@ -46,5 +46,6 @@ def generate(
     Returns:
         The manifest.
     """
+    check_integer("threads", threads, 1, 1024)
     source = recipe(corpus)
     return write_shards(folder, source, drawer(source, threads), len(corpus), shard_size=shard_size, progress=progress)

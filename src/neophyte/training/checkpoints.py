@@ -66,7 +66,12 @@ def save_checkpoint(
     if torch.cuda.is_available():
         random_state["cuda"] = torch.cuda.get_rng_state()
     with atomic_write(temporary / "optimizer.pt") as file:
-        torch.save({"optimizer": optimizer.state_dict(), "random_state": random_state}, file)
+        try:
+            torch.save({"optimizer": optimizer.state_dict(), "random_state": random_state}, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # such as a full disk, which torch's own error hides
+                raise error.__context__ from None
+            raise
     write_json(temporary / "training.json", {"step": step, "losses": list(losses)})
     os.replace(temporary, target)
     for old in sorted(target.parent.glob("step-*"))[:-1]:

@@ -107,9 +107,9 @@ def train(
     with processes.joined(device):
         run = {"config": dict(config), "train": to_mapping(spec), "data": dict(data), "device": device.type,
                "threads": torch.get_num_threads(), "processes": processes.world_size}  # fmt: skip
-        claim_folder(folder, run, write=processes.rank == 0)
         torch.manual_seed(spec.seed)
         model = build_model(config).to(device)
+        claim_folder(folder, run, write=processes.rank == 0)  # after what bad arguments fail in
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
         step, losses = restore(folder, model, optimizer)
         if step == 0 and initial is not None:
