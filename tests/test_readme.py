@@ -51,7 +51,7 @@ def blocks_of(page):
 
 
 def commands_of(text):
-    """Return the commands of a shell block that start with `neophyte`, after a prompt or not, continued lines joined."""
+    """Return the commands of a shell block that start with `neophyte`, prompts removed and continued lines joined."""
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
     commands = [line.strip().removeprefix("$ ") for line in lines]
     return [command for command in commands if command.split()[:1] == ["neophyte"]]
@@ -63,12 +63,13 @@ def run_page(page, folder, name="page"):
     Raises:
         AssertionError: One fails; the message names its line.
     """
+    # A script like the installed one: it does not have the current folder on its module path.
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
+    (bin_folder / "start.py").write_text("from neophyte.cli import main\n\nmain()\n")
+    start = shlex.join([sys.executable, str(bin_folder / "start.py")])
     script = bin_folder / "neophyte"
-    script.write_text(
-        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "from neophyte.cli import main; main()" "$@"\n'
-    )
+    script.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
     script.chmod(0o755)
     source = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     path = os.pathsep.join([str(bin_folder), os.environ.get("PATH", "")])
@@ -165,7 +166,7 @@ def test_commands_are_found():
     [
         ("```python\nx = 1\nassert x == 2\n```", "page, line 4: AssertionError"),
         ("```python\nno_such_name\n```", "page, line 4: NameError"),
-        ("```python\nwhat is this\n```", "page, line 4: SyntaxError"),
+        ("```python\nthis is no python\n```", "page, line 4: SyntaxError"),
         ("```bash\nneophyte sample metalang --order 0\n```", "page, line 4: neophyte sample metalang --order 0"),
     ],
 )

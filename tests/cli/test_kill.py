@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 120.0
 # Long pilots make each sequence slow: 20 shards take a second or two.
 GENERATE = ("generate", "metalang", "--num-sequences", 400, "--context-length", 64, "--pilot-tokens", 16_384,
             "--shard-size", 20, "--quiet")  # fmt: skip
-TRAIN = ("train", "metalang", "--model", "laptop-2x32", "--context-length", 32, "--pilot-tokens", 256, "--steps", 150,
+TRAIN = ("train", "metalang", "--model", "laptop-2x32", "--context-length", 32, "--pilot-tokens", 256, "--steps", 100,
          "--batch-size", 4, "--checkpoint-every", 7, "--log-every", 5, "--device", "cpu", "--quiet")  # fmt: skip
 
 
@@ -51,10 +51,9 @@ def test_generate(cli, tmp_path):
     def shards():
         return len(json.loads(manifest.read_text())["shards"]) if manifest.exists() else 0
 
-    for least in (1, 8):
-        kill_when(lambda least=least: shards() >= least, (*GENERATE, "--out", "killed"), tmp_path)
-        assert least <= shards() < 20
-        assert not json.loads(manifest.read_text())["complete"]
+    kill_when(lambda: shards() >= 2, (*GENERATE, "--out", "killed"), tmp_path)
+    assert 2 <= shards() < 20
+    assert not json.loads(manifest.read_text())["complete"]
     result = cli("verify", "killed")
     assert result.code == 2
     assert "killed: is unfinished" in result.err
@@ -72,15 +71,15 @@ def test_train(cli, tmp_path):
         return max((int(path.name[5:]) for path in checkpoints.glob("step-*")), default=0)
 
     kill_when(lambda: steps() >= 14, (*TRAIN, "--out", "killed"), tmp_path)
-    assert 14 <= steps() < 150
+    assert 14 <= steps() < 100
     assert cli(*TRAIN, "--out", "killed").code == 0
     assert cli(*TRAIN, "--out", "whole").code == 0
     one, other = contents(tmp_path / "killed"), contents(tmp_path / "whole")
-    weights = "checkpoints/step-000000150/model.safetensors"
+    weights = "checkpoints/step-000000100/model.safetensors"
     assert one[weights] == other[weights]
     assert "run.json" in one
     states = [
-        torch.load(tmp_path / name / "checkpoints" / "step-000000150" / "optimizer.pt") for name in ("killed", "whole")
+        torch.load(tmp_path / name / "checkpoints" / "step-000000100" / "optimizer.pt") for name in ("killed", "whole")
     ]
     moments = [[state["optimizer"]["state"][i]["exp_avg_sq"] for i in range(len(state["optimizer"]["state"]))]
                for state in states]  # fmt: skip
@@ -90,7 +89,7 @@ def test_train(cli, tmp_path):
         for name in ("killed", "whole")
     ]
     assert lines[0] == lines[1]
-    assert [step for step, *_ in lines[0]] == list(range(5, 151, 5))
+    assert [step for step, *_ in lines[0]] == list(range(5, 101, 5))
 
 
 def test_an_interrupted_command_says_how_to_go_on(cli, monkeypatch):

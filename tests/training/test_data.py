@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 import threading
 import time
 
@@ -47,16 +48,18 @@ def test_a_stream_is_the_same_for_every_number_of_workers(workers):
 
 
 @more_workers_than_cores
-@pytest.mark.parametrize("workers", [0, 1, 4])
+@pytest.mark.parametrize("workers", [0, 4])
 def test_a_dataset_is_the_same_for_every_number_of_workers(workers):
     batches = list(loader(TokenDataset(Numbers()), workers, batch_size=70))
     np.testing.assert_array_equal(torch.cat(batches)[:, 0].numpy(), np.arange(1000))
     assert [len(batch) for batch in batches] == [70] * 14 + [20]
 
 
-def test_a_corpus_streams_from_a_worker():
+def test_a_corpus_streams_from_a_copy():
+    # A worker's copy comes by pickle.
     corpus = metalang.corpus(SPEC)
-    batches = list(itertools.islice(loader(TokenStream(corpus, 9), 1, batch_size=None), 6))
+    stream = pickle.loads(pickle.dumps(TokenStream(corpus, 9)))
+    batches = list(itertools.islice(loader(stream, 0, batch_size=None), 6))
     # Beyond the set's 40 sequences too.
     np.testing.assert_array_equal(torch.cat(batches).numpy(), corpus.batch(np.arange(54)).tokens)
 

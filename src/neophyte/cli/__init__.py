@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 from neophyte import __version__
@@ -33,12 +34,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         _fail(f"{name} is not installed: pip install 'neophyte[{extra[name]}]'", 2)
     except ValueError as error:
+        if not _raised_here(error):
+            raise  # in the user's own model, or a bug: both want the traceback
         _fail(" ".join(str(error).split()), 2)
     except OSError as error:
         _fail(f"{error.filename or 'write'}: {error.strerror or error}", 2)
     except RuntimeError as error:
         if type(error).__name__ != "TrialError":
             raise
+        _fail(str(error), 1)
+    except FloatingPointError as error:
         _fail(str(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted; run the same command again to go on", 130)
@@ -71,6 +76,14 @@ def _make_app(app_class: Any) -> Any:
     data.command(f"{_COMMON}:fetch", name="fetch", help="Download a data set (the only command that uses the network).")
     app.command(data)
     return app
+
+
+def _raised_here(error: BaseException) -> bool:
+    """Whether the line that raised the error is this package's, where every ValueError is worded for the user."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    return frame is not None and Path(frame.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parent.parent)
 
 
 def _fail(message: str, code: int) -> NoReturn:

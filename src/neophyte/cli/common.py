@@ -7,7 +7,10 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.markup import escape
 
 from neophyte.cli.display import console, errors, print_json, print_table, progress
 from neophyte.cli.options import Json, Quiet
@@ -17,7 +20,7 @@ def list_all(*, as_json: Json = False) -> None:
     """List tasks, experiments and model presets."""
     from neophyte.core import registry
     from neophyte.experiments.registry import EXPERIMENTS
-    from neophyte.models.decoder import PRESETS
+    from neophyte.models.presets import PRESETS
 
     if as_json:
         print_json({
@@ -112,6 +115,7 @@ def run(
     out: Path = Path("runs"),
     jobs: int = 0,
     threads: int = 0,
+    devices: Annotated[list[str], Parameter(consume_multiple=True, negative=())] | None = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -126,9 +130,11 @@ def run(
     out
         Where to write: OUT/EXPERIMENT, and OUT/trials, which experiments share.
     jobs
-        Trials at once; 0 takes one for each core, or for each trial if they are fewer.
+        Trials at once; 0 takes one for each of DEVICES, else one at paper scale, else one for each core.
     threads
         Threads of each trial; 0 divides the cores.
+    devices
+        GPUs to share out among the trials, such as 0 1 2 3: each trial sees one of them.
     """
     from neophyte.core.spec import check_choice, check_integer
     from neophyte.experiments.base import run_experiment
@@ -139,11 +145,12 @@ def run(
     check_integer("threads", threads, 0, 1024)
     chosen = EXPERIMENTS[experiment]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jobs = jobs or min(cores, len(chosen.trials(scale) if scale in chosen.scales else [()]))
+    check_choice("scale", scale, chosen.scales)
+    jobs = jobs or len(devices or ()) or (1 if scale == "paper" else min(cores, len(chosen.trials(scale))))
     threads = threads or max(1, cores // jobs)
     start = time.perf_counter()
     with _Watch(out, quiet) as watch:
-        report = run_experiment(chosen, scale, out, jobs=jobs, threads=threads, progress=watch)
+        report = run_experiment(chosen, scale, out, jobs=jobs, threads=threads, devices=devices or (), progress=watch)
     claims = [{"claim": c.text, "verdict": c.verdict, "numbers": c.detail} for c in report.claims]
     if as_json:
         print_json(
@@ -153,7 +160,8 @@ def run(
         console.print(f"[bold]{experiment}[/bold], {scale} scale: {chosen.summary}")
         for found in claims:
             mark = {"holds": "[green]✓[/green]", "does not hold": "[red]✗[/red]"}.get(found["verdict"], "[dim]·[/dim]")
-            console.print(f"  {mark} {found['claim']}: [bold]{found['verdict']}[/bold]\n      {found['numbers']}")
+            console.print(f"  {mark} {escape(found['claim'])}: [bold]{found['verdict']}[/bold]")
+            console.print(f"      {found['numbers']}", markup=False)
         for file in report.files:
             console.print(f"  {file}", markup=False)
         console.print(f"  {time.perf_counter() - start:.0f} s")

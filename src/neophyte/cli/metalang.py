@@ -14,7 +14,7 @@ from rich.text import Text
 from neophyte import __version__, metalang
 from neophyte.cli.display import console, print_json, print_table, progress
 from neophyte.cli.options import Json, Quiet, given, options_for
-from neophyte.metalang import Corpus, CorpusSpec
+from neophyte.metalang import Corpus, CorpusSpec, TextCorpus
 from neophyte.training.spec import TrainSpec
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def train(
     preset: str = "tiny-train",
     split: str | None = None,
     corpus_seed: int = 0,
+    threads: int = 1,
     options: CorpusOptions = None,
     train_options: TrainOptions = None,
     quiet: Quiet = False,
@@ -164,11 +165,11 @@ def train(
         Split of the corpus; by default the preset's own.
     corpus_seed
         Seed of the corpus.
+    threads
+        Threads to draw with.
     """
-    import torch
-
     from neophyte.models.loading import count_parameters, model_config
-    from neophyte.training.data import draw_tokens
+    from neophyte.training.data import corpus_batches
     from neophyte.training.loop import Processes
     from neophyte.training.loop import train as run
 
@@ -182,21 +183,8 @@ def train(
             advance(int(line["step"]) - shown[0])
             shown[0] = int(line["step"])
 
-        trained = run(
-            config,
-            spec,
-            lambda first, count: torch.from_numpy(
-                draw_tokens(corpus, np.arange(first, first + count)).astype(np.int64, copy=False)
-            ),
-            out,
-            data={
-                "task": corpus.spec.identity,
-                "context_length": corpus.spec.context_length,
-                "split": corpus.split,
-                "seed": corpus_seed,
-            },
-            progress=show,
-        )
+        draw, data = corpus_batches(corpus, threads)
+        trained = run(config, spec, draw, out, data=data, progress=show)
     if Processes().rank:
         return
     from neophyte.training.metrics import read_metrics
@@ -226,6 +214,7 @@ def evaluate(
     context_length: int | None = None,
     curves: Path | None = None,
     text: str = "persuasion",
+    trust_model: bool = False,
     device: str = "auto",
     threads: int = 1,
     as_json: Json = False,
@@ -251,6 +240,9 @@ def evaluate(
         Folder for the loss by position on the same sequences and on TEXT, with every control: curves.png, table.csv.
     text
         Natural text for the curves: persuasion (a novel in the package), a .txt file or a folder of them.
+    trust_model
+        Run the code that the model's folder names, if it is not neophyte's: your own model, or one whose author you
+        trust.
     device
         auto, cpu, cuda or mps.
     threads
@@ -263,12 +255,14 @@ def evaluate(
     from neophyte.training.loop import pick_device
 
     check_integer("sequences", sequences, 1)
-    model, config = load_model(checkpoint)
+    model, config = load_model(checkpoint, trust=trust_model)
     spec = metalang.corpus(preset).spec
     if config.get("vocab_size", spec.vocab_size) != spec.vocab_size:
         raise ValueError(
             f"{checkpoint}: vocab_size is {config['vocab_size']}; allowed: {spec.vocab_size}, that of {preset}"
         )
+    corpus = metalang.corpus(preset, context_length=context_length or spec.context_length)
+    natural = _text_for_curves(corpus.spec, text, sequences, curves) if curves else None
     predict = model_predictor(model, pick_device(device))
     with progress("evaluate", sequences * len(spec.orders), "sequences", quiet) as advance:
         score = official_score(
@@ -280,9 +274,8 @@ def evaluate(
             progress=advance,
         )
     official = preset == "eval" and context_length is None and sequences in (64, 4096)
-    if curves:
-        corpus = metalang.corpus(preset, context_length=context_length or spec.context_length)
-        _write_curves(predict, corpus, sequences, text, curves, checkpoint.name, threads, quiet)
+    if natural and curves:
+        _write_curves(predict, corpus, sequences, natural, curves, checkpoint.name, threads, quiet)
     if as_json:
         print_json({**dataclasses.asdict(score), "official": official, "checkpoint": str(checkpoint)})
         return
@@ -296,18 +289,29 @@ def evaluate(
     )
 
 
+def _text_for_curves(spec: CorpusSpec, text: str, sequences: int, folder: Path) -> TextCorpus:
+    """Find what cannot be drawn or written before the model is scored, not after."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{folder}: holds files; allowed: an empty folder for --curves")
+    return TextCorpus(text, context_length=spec.context_length, vocab_size=spec.vocab_size).first(sequences)
+
+
 def _write_curves(
-    predict: Predictor, corpus: Corpus, sequences: int, text: str, folder: Path, label: str, threads: int, quiet: bool
+    predict: Predictor,
+    corpus: Corpus,
+    sequences: int,
+    natural: TextCorpus,
+    folder: Path,
+    label: str,
+    threads: int,
+    quiet: bool,
 ) -> None:
-    from neophyte.evaluation.language import corpus_losses
+    from neophyte.evaluation.language import corpus_losses, loss_rows
     from neophyte.experiments.metalang.curves import draw_panels
-    from neophyte.experiments.metalang.trials import loss_rows
     from neophyte.plotting.figures import style
     from neophyte.running.trials import write_table
 
-    spec = corpus.spec
-    natural = metalang.TextCorpus(text, context_length=spec.context_length, vocab_size=spec.vocab_size).first(sequences)
-    total = sequences * len(spec.orders)
+    total = sequences * len(corpus.spec.orders)
     with progress("curves", total + len(natural), "sequences", quiet) as advance:
         losses = corpus_losses(
             {label: predict}, corpus, total, text=natural, batch_size=16, threads=threads, progress=advance
@@ -315,7 +319,7 @@ def _write_curves(
     rows = [{"trial": "evaluate", **row} for row in loss_rows(losses, label)]
     write_table(folder / "table.csv", rows)
     with style():
-        draw_panels(rows, folder / "curves.png", f"{label}, T = {spec.context_length}")
+        draw_panels(rows, folder / "curves.png", f"{label}, T = {corpus.spec.context_length}")
 
 
 def bench(
@@ -326,6 +330,7 @@ def bench(
     sequences: int = 64,
     repeats: int = 5,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure the generator: tokens a second by law, order and threads, with and without calibration.
 
@@ -346,7 +351,12 @@ def bench(
     from neophyte.metalang.bench import bench as measure
 
     sizes = {"context_length": context_length, "sequences": sequences, "repeats": repeats}
-    results = list(measure(orders=order or (2, 4, 6, 8), threads=threads or (1, 2), **sizes))  # type: ignore[arg-type]
+    orders, counts = order or [2, 4, 6, 8], threads or [1, 2]
+    results = []
+    with progress("bench", 4 * len(orders) * len(counts) + 2, "results", quiet) as advance:
+        for result in measure(orders=orders, threads=counts, **sizes):  # type: ignore[arg-type]
+            results.append(result)
+            advance(1)
     if as_json:
         print_json({"family": "metalang", "version": __version__, "machine": environment(), "results": results})
         return

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,7 +93,15 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": processor_name(),
         "cores": os.cpu_count(),
+        "gpus": _gpus(),
     }
+
+
+def _gpus() -> list[str]:
+    """Return the names of the GPUs, where a caller has loaded torch already; others do not use any."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return [cuda.get_device_name(i) for i in range(cuda.device_count())] if cuda and cuda.is_available() else []
 
 
 def processor_name() -> str:

@@ -93,6 +93,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{path}: is not the manifest of a data set (format is not {FORMAT!r})")
+    for name, kind in {"recipe": dict, "count": int, "shard_size": int, "shards": list, "complete": bool}.items():
+        if not isinstance(manifest.get(name), kind):
+            raise ValueError(f"{path}: {name} is {manifest.get(name)!r}, damaged; restore the file")
+    for shard in manifest["shards"]:
+        if not isinstance(shard, dict) or not {"file", "rows", "sha256"} <= shard.keys():
+            raise ValueError(f"{path}: the shard {shard!r} is damaged; restore the file")
     return manifest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from neophyte.core.addressing import Space
+from neophyte.core.files import atomic_write
 
 Predictor = Callable[[np.ndarray], np.ndarray]  # tokens (batch, time) -> -log p in nats, float (batch, time)
 
@@ -60,9 +62,17 @@ class Losses:
     groups: list[Any] = field(default_factory=list)
     values: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def curve(self, predictor: str, group: Any) -> list[dict[str, Any]]:
-        """Return a row for each bin: start, stop, mean nats and its 95 % interval (Student's t over sequences)."""
+    def curve(self, predictor: str, group: Any, over: str | None = None) -> list[dict[str, Any]]:
+        """Return a row for each bin: start, stop, mean nats and its 95 % interval (Student's t over sequences).
+
+        Args:
+            predictor: Whose losses.
+            group: The sequences' group.
+            over: Another predictor whose loss on the same sequences is taken off first.
+        """
         chosen = self.select(predictor, group)
+        if over is not None:
+            chosen = chosen - self.select(over, group)
         means, half_widths = mean_interval(chosen)
         return [
             {
@@ -115,6 +125,37 @@ def collect_losses(
     return Losses(edges, groups, values)
 
 
+def save_losses(losses: Losses, path: Path) -> None:
+    """Write losses as .npz, whole or not at all."""
+    with atomic_write(path) as file:
+        arrays: dict[str, Any] = {**losses.values, "edges": losses.edges, "groups": np.array(losses.groups, dtype=str)}
+        np.savez_compressed(file, **arrays)
+
+
+def load_losses(path: Path) -> Losses:
+    """Read what `save_losses` wrote; the groups come back as strings."""
+    with np.load(path, allow_pickle=False) as stored:
+        values = {name: stored[name] for name in stored.files if name not in ("edges", "groups")}
+        return Losses(stored["edges"], stored["groups"].tolist(), values)
+
+
+def span_means(losses: Losses, predictor: str, group: Any, low: float, high: float) -> np.ndarray:
+    """Return each sequence's mean loss over a span of the context, float64 (sequence,).
+
+    Args:
+        losses: Binned losses.
+        predictor: Whose losses.
+        group: The sequences' group.
+        low: Where the span begins, as a share of the context; the bins nearest to the span are taken.
+        high: Where it ends.
+    """
+    length = losses.edges[-1]
+    first = int(np.argmin(np.abs(losses.edges - low * length)))
+    last = max(first + 1, int(np.argmin(np.abs(losses.edges - high * length))))
+    widths = np.diff(losses.edges)[first:last]
+    return np.average(losses.select(predictor, group)[:, first:last].astype(np.float64), axis=1, weights=widths)
+
+
 def _bin_means(nll: np.ndarray, edges: np.ndarray) -> np.ndarray:
     sums = np.add.reduceat(nll.astype(np.float64), edges[:-1], axis=1)
     return (sums / np.diff(edges)).astype(np.float32)
@@ -161,7 +202,8 @@ def power_law(losses: Losses, predictor: str, group: Any, first: int = 16) -> di
     """Fit excess loss over the oracle = a t^(-exponent) to the bins from position `first` on.
 
     Returns:
-        exponent and its 95 % bootstrap interval over sequences, or None where the excess is not positive throughout.
+        exponent and its 95 % bootstrap interval over sequences, or None where the excess is not positive
+        throughout, in a resample either.
     """
     excess = losses.select(predictor, group).astype(np.float64) - losses.select("oracle", group)
     used = losses.edges[:-1] >= first
@@ -177,4 +219,6 @@ def power_law(losses: Losses, predictor: str, group: Any, first: int = 16) -> di
     if not np.isfinite(value):
         return None
     low, high = bootstrap(len(excess), exponent, 200)
+    if not np.isfinite(low + high):
+        return None
     return {"predictor": predictor, "group": str(group), "exponent": value, "low": low, "high": high, "first": first}

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from neophyte import metalang
-from neophyte.evaluation.curves import Losses, Predictor, bootstrap, collect_losses, log_bins
+from neophyte.evaluation.curves import (
+    Losses,
+    Predictor,
+    bootstrap,
+    collect_losses,
+    log_bins,
+    mean_interval,
+    power_law,
+    span_means,
+)
 from neophyte.metalang import Corpus, TextCorpus, score_controls
 
 TEXT = "text"
@@ -53,6 +62,56 @@ def corpus_losses(
             yield [TEXT] * len(tokens), {**scores, **score_controls(tokens, text.vocab_size, threads=threads)}
 
     return collect_losses(batches(), log_bins(corpus.spec.context_length), progress)
+
+
+def loss_rows(losses: Losses, label: str) -> list[dict[str, Any]]:
+    """Return what the losses say of one predictor, as flat rows.
+
+    Kinds of rows: "curve" (the predictor's and every control's), "regret" (its excess over the oracle, paired by
+    sequence), "fit" (exponents of the excess), "drop" (how far it falls, and against the unigram control) and "octaves"
+    (how it falls over the last two doublings of the context).
+    """
+    groups = list(dict.fromkeys(losses.groups))
+    rows = [{"kind": "curve", **row} for row in losses.rows()]
+    for group in groups:
+        if group != TEXT:
+            rows += [{"kind": "regret", **row} for row in losses.curve(label, group, over="oracle")]
+            if fit := power_law(losses, label, group):
+                rows.append({"kind": "fit", **fit})
+        rows.append({"kind": "drop", "predictor": label, "group": str(group), **_drop(losses, label, group)})
+        rows.append({"kind": "octaves", "predictor": label, "group": str(group), **_octaves(losses, label, group)})
+    return rows
+
+
+def _drop(losses: Losses, label: str, group: Any) -> dict[str, Any]:
+    """Return mean nats in the first sixteenth of the context ("early"), in its last quarter ("late"), and the fall."""
+    early, late = span_means(losses, label, group, 0.0, 1 / 16), span_means(losses, label, group, 0.75, 1.0)
+    unigram = span_means(losses, "unigram", group, 0.75, 1.0)
+    fall, half_width = mean_interval(early - late)
+    gap, gap_half_width = mean_interval(unigram - late)
+    oracle = None if group == TEXT else float(span_means(losses, "oracle", group, 0.75, 1.0).mean())
+    return {
+        "early": float(early.mean()),
+        "late": float(late.mean()),
+        "fall": float(fall),
+        "half_width": float(half_width),
+        "late_unigram": float(unigram.mean()),
+        "late_oracle": oracle,
+        "below_unigram": float(gap),
+        "below_unigram_half_width": float(gap_half_width),
+        "sequences": len(early),
+    }
+
+
+def _octaves(losses: Losses, label: str, group: Any) -> dict[str, float]:
+    """Return the fall from the third-last to the second-last octave, from there to the last, and their difference."""
+    octaves = [span_means(losses, label, group, low, 2 * low) for low in (1 / 8, 1 / 4, 1 / 2)]
+    first, second = octaves[0] - octaves[1], octaves[1] - octaves[2]
+    found: dict[str, float] = {}
+    for name, values in {"first_fall": first, "last_fall": second, "bend": first - second}.items():
+        mean, half_width = mean_interval(values)
+        found |= {name: float(mean), f"{name}_half_width": float(half_width)}
+    return found
 
 
 @dataclass(frozen=True)

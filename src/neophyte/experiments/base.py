@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from neophyte.core.files import environment, read_json, write_json
 from neophyte.core.spec import check_choice
 from neophyte.plotting.figures import style
 from neophyte.running.engines import TrialEvent, run_trials
-from neophyte.running.trials import Row, Trial, collect, write_table
+from neophyte.running.trials import MANIFEST_FILE, Row, Trial, collect, write_table
 
 SCALES = ("smoke", "laptop", "paper")
-HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not tested at this scale"
+HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested at this scale"
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Claim:
 
     Attributes:
         text: The statement.
-        verdict: HOLDS, FAILS or UNTESTED.
+        verdict: HOLDS, FAILS, UNDECIDED (the interval allows both) or UNTESTED.
         detail: The numbers behind the verdict.
     """
 
@@ -34,9 +33,29 @@ class Claim:
     detail: str = ""
 
 
-def claim(text: str, scale: str, holds: bool, detail: str) -> Claim:
+def claim(text: str, scale: str, verdict: str, detail: str) -> Claim:
     """Return a claim with its verdict; smoke scale tests none."""
-    return Claim(text, UNTESTED if scale == "smoke" else HOLDS if holds else FAILS, detail)
+    return Claim(text, UNTESTED if scale == "smoke" else verdict, detail)
+
+
+def above(value: float, half_width: float, threshold: float = 0.0) -> str:
+    """Judge whether a value with a 95 % interval lies above a threshold: UNDECIDED if the interval holds it."""
+    if value - half_width > threshold:
+        return HOLDS
+    return FAILS if value + half_width <= threshold else UNDECIDED
+
+
+def within(value: float, half_width: float, margin: float) -> str:
+    """Judge whether a difference with a 95 % interval is no more than `margin` either way, as a test of equivalence."""
+    if abs(value) + half_width <= margin:
+        return HOLDS
+    return FAILS if abs(value) - half_width > margin else UNDECIDED
+
+
+def all_of(verdicts: Iterable[str]) -> str:
+    """Return the worst of the verdicts."""
+    found = set(verdicts)
+    return next(verdict for verdict in (FAILS, UNDECIDED, HOLDS) if verdict in found)
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,7 @@ class Experiment:
         trials: Scale -> the trials whose rows it is made from.
         draw: (rows, path, caption) -> None; draws the figure into the PNG file `path`. None where there is no figure.
         claims: (rows, scale) -> what the rows say of the paper's statements.
-        required: Whether a claim that does not hold is a failure of the command.
+        required: Whether a claim that does not hold, or is undecided, is a failure of the command.
         scales: The scales it can be run at.
     """
 
@@ -70,7 +89,7 @@ class Report:
         rows: All rows.
         claims: The claims and their verdicts.
         files: The files written.
-        failed: Whether a required claim does not hold.
+        failed: Whether a required claim does not hold or is undecided.
     """
 
     rows: list[Row]
@@ -86,6 +105,7 @@ def run_experiment(
     *,
     jobs: int = 1,
     threads: int = 1,
+    devices: Sequence[str] = (),
     progress: Callable[[TrialEvent], None] | None = None,
 ) -> Report:
     """Run an experiment's trials below `out`/trials, skipping finished ones, and write its table, figure and claims.
@@ -104,15 +124,12 @@ def run_experiment(
         )
     if experiment.draw:
         importlib.import_module("matplotlib")  # where it is missing, say so before hours of training
-    start = time.perf_counter()
     trials = experiment.trials(scale)
-    run_trials(trials, out, jobs=jobs, threads=threads, progress=progress)
-    return write_report(experiment, scale, out, trials, time.perf_counter() - start)
+    run_trials(trials, out, jobs=jobs, threads=threads, devices=devices, progress=progress)
+    return write_report(experiment, scale, out, trials)
 
 
-def write_report(
-    experiment: Experiment, scale: str, out: str | Path, trials: Sequence[Trial], seconds: float
-) -> Report:
+def write_report(experiment: Experiment, scale: str, out: str | Path, trials: Sequence[Trial]) -> Report:
     """Write table, figure, claims and manifest of an experiment from the rows of its finished trials."""
     folder = Path(out) / experiment.name
     rows = collect(out, trials)
@@ -128,10 +145,15 @@ def write_report(
     details: dict[str, Any] = {
         "experiment": experiment.name,
         "scale": scale,
-        "trials": {trial.key: trial.call() for trial in trials},
-        "environment": environment(),
-        "seconds": round(seconds, 1),
+        "trials": {trial.key: {**trial.call(), **_cost(trial, out)} for trial in trials},
+        "drawn_with": environment(),
     }
     write_json(files[-1], details)
-    failed = experiment.required and any(claim.verdict == FAILS for claim in claims)
+    failed = experiment.required and any(claim.verdict in (FAILS, UNDECIDED) for claim in claims)
     return Report(rows, claims, files, failed)
+
+
+def _cost(trial: Trial, out: str | Path) -> dict[str, Any]:
+    """Return what a finished trial took and what it ran on."""
+    found = read_json(trial.folder(out) / MANIFEST_FILE)
+    return {name: found[name] for name in ("wall_seconds", "cpu_seconds", "threads", "environment") if name in found}

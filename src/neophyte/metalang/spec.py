@@ -59,7 +59,7 @@ class LanguageSpec:
         check_choice("position_weights", self.position_weights, ("recency", "published"))
         check_integer("embedding_dim", self.embedding_dim, 1, 4096)
         check_integer("hidden_dim", self.hidden_dim, 1, 4096)
-        check_real("sigma", self.sigma, 0.0, 1e3, open_low=True)
+        check_real("sigma", self.sigma, 1e-6, 1e3)
         check_real("gain", self.gain, 0.0, 1e3, open_low=True)
         check_boolean("calibrate", self.calibrate)
         check_integer("pilot_tokens", self.pilot_tokens, 256, 2**24)

@@ -29,6 +29,9 @@ def drawer(recipe: Mapping[str, Any], threads: int = 1) -> Callable[[np.ndarray]
     """
     if recipe.get("task") != TASK:
         raise ValueError(f"task is {recipe.get('task')!r}; allowed: {TASK!r}, which this version of neophyte draws")
+    for name in ("spec", "split", "seed"):
+        if name not in recipe:
+            raise ValueError(f"{name} is missing from the recipe; restore the manifest")
     corpus = Corpus(from_mapping(CorpusSpec, recipe["spec"]), recipe["split"], recipe["seed"])
     return lambda indices: corpus.batch(indices, threads=threads).tokens
 

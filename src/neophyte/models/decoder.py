@@ -183,13 +183,3 @@ def draw_token(logits: Tensor, temperature: float, generator: torch.Generator | 
     if temperature == 0:
         return logits.argmax(dim=-1, keepdim=True)
     return torch.multinomial(F.softmax(logits.float() / temperature, dim=-1), 1, generator=generator)
-
-
-# gpicl Table 1, then the sizes for two cores. The parameters in the paper are rounded; these are exact for 32 tokens.
-PRESETS: dict[str, dict[str, int]] = {
-    "tiny": {"num_layers": 6, "d_model": 64, "num_heads": 4},  # 303,008 parameters
-    "small": {"num_layers": 12, "d_model": 256, "num_heads": 8},  # 9,484,832
-    "standard": {"num_layers": 12, "d_model": 1024, "num_heads": 16},  # 151,185,440
-    "laptop-2x32": {"num_layers": 2, "d_model": 32, "num_heads": 2},
-    "laptop-3x64": {"num_layers": 3, "d_model": 64, "num_heads": 4},
-}

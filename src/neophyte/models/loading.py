@@ -19,7 +19,7 @@ from torch import nn
 
 from neophyte.core.files import read_json, write_json
 from neophyte.core.spec import suggestion
-from neophyte.models.decoder import PRESETS
+from neophyte.models.presets import PRESETS
 
 _DECODER = "neophyte.models.decoder:Decoder"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -43,18 +43,30 @@ def model_config(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": name, **arguments}
 
 
-def build_model(config: Mapping[str, Any]) -> nn.Module:
+def build_model(config: Mapping[str, Any], *, trust: bool = True) -> nn.Module:
     """Build the network of a config.
 
+    Args:
+        config: Its path under "model", and its arguments.
+        trust: Import and call whatever the path names. Otherwise only networks of this package, as becomes a config
+            from a file that somebody else may have written.
+
     Raises:
-        ValueError: Its path cannot be imported, or it does not take these arguments.
+        ValueError: Its path cannot be imported, does not take these arguments, or is not trusted.
     """
     arguments = {name: value for name, value in config.items() if name != "model"}
     module_name, _, attribute = str(config.get("model", _DECODER)).partition(":")
+    if not trust and not module_name.startswith("neophyte.models."):
+        raise ValueError(
+            f"model is {config['model']!r}, code outside neophyte; allowed: a network of neophyte.models, or any "
+            "with --trust-model (trust=True), if you trust who wrote the folder"
+        )
     try:
         make = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an empty or relative path
         raise ValueError(f"model is {config.get('model')!r}, which cannot be imported: {error}") from None
+    if not trust and not (isinstance(make, type) and issubclass(make, nn.Module)):
+        raise ValueError(f"model is {config['model']!r}, which is no nn.Module class")
     try:
         model = make(**arguments)
     except TypeError as error:
@@ -75,8 +87,12 @@ def save_model(model: nn.Module, config: Mapping[str, Any], folder: str | Path) 
     write_json(folder / CONFIG, dict(config))
 
 
-def load_model(folder: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+def load_model(folder: str | Path, *, trust: bool = False) -> tuple[nn.Module, dict[str, Any]]:
     """Load a model folder, or the newest checkpoint of a training run's folder.
+
+    Args:
+        folder: What to load.
+        trust: Run the code that its config names, even if it is not this package's.
 
     Returns:
         The network in evaluation mode on the CPU, and its config.
@@ -88,7 +104,7 @@ def load_model(folder: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     config = read_json(folder / CONFIG)
     if not isinstance(config, dict):
         raise ValueError(f"{folder / CONFIG}: holds no JSON object; allowed: a network's arguments")
-    model = build_model(config)
+    model = build_model(config, trust=trust)
     load_into(model, folder)
     return model.eval(), config
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,7 @@ def run_trials(
     threads: int = 1,
     progress: Callable[[TrialEvent], None] | None = None,
     retries: int = 2,
+    devices: Sequence[str] = (),
 ) -> dict[str, list[Row]]:
     """Run the trials and all that they need, each in a process of its own, and return their rows.
 
@@ -69,6 +70,7 @@ def run_trials(
             and their like.
         progress: Called with each `TrialEvent`.
         retries: How often a trial is tried again whose process was killed by a signal; errors are not tried again.
+        devices: GPUs; each running trial sees one of them alone (CUDA_VISIBLE_DEVICES): no more trials run at once.
 
     Returns:
         The rows of each of `trials` by its key.
@@ -83,7 +85,9 @@ def run_trials(
     trials = list(trials)
     finished: dict[Trial, bool] = {}
     _expand(trials, root, finished)
-    run = _Run(finished, Path(root), jobs, threads, progress or (lambda event: None), retries)
+    if devices:
+        jobs = min(jobs, len(devices))
+    run = _Run(finished, Path(root), jobs, threads, progress or (lambda event: None), retries, devices)
     run.to_the_end()
     if run.failures:
         raise TrialError(run.report())
@@ -109,6 +113,7 @@ class _Worker:
     log: Path
     log_start: int
     started: float
+    device: str | None
 
     def last_words(self) -> str:
         """Return the last line that this process wrote into the log, which is the error if there was one."""
@@ -139,7 +144,9 @@ class _Run:
         threads: int,
         progress: Callable[[TrialEvent], None],
         retries: int,
+        devices: Sequence[str],
     ) -> None:
+        self.free_devices = list(devices)
         self.root, self.jobs, self.progress, self.retries = root, jobs, progress, retries
         self.environment = _environment(threads)
         self.total = len(finished)
@@ -187,6 +194,8 @@ class _Run:
         folder = trial.folder(self.root)
         # -P: its module path is this process's own, with nothing of the current folder in front.
         command = [sys.executable, "-P", "-m", "neophyte.running.worker", str(folder)]
+        device = self.free_devices.pop(0) if self.free_devices else None
+        visible = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
         with open(folder / LOG_FILE, "ab") as log:
             log_start = log.tell()
             process = subprocess.Popen(
@@ -194,16 +203,18 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self.environment,
+                env={**self.environment, **visible},
                 start_new_session=True,  # Ctrl-C reaches the driver alone, which then ends the workers.
             )
-            worker = _Worker(trial, process, folder / LOG_FILE, log_start, time.monotonic())
+            worker = _Worker(trial, process, folder / LOG_FILE, log_start, time.monotonic(), device)
         self.workers.append(worker)
         self.tell("started", trial)
 
     def settle(self, worker: _Worker) -> None:
         """Decide what the end of a worker means, by the rows it left rather than by how it ended."""
         trial, status = worker.trial, worker.process.returncode
+        if worker.device is not None:
+            self.free_devices.append(worker.device)
         seconds = time.monotonic() - worker.started
         if (trial.folder(self.root) / ROWS_FILE).exists():
             self.done.add(trial)

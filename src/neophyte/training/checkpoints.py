@@ -16,8 +16,10 @@ from torch import nn
 from neophyte.core.files import atomic_write, environment, read_json, write_json
 from neophyte.models.loading import load_into, newest_checkpoint, save_model
 
+KEPT_CHECKPOINTS = 2
+
 # What may differ between the runs that make up one training: none of it changes a weight.
-_FREE_FIELDS = ("log_every", "checkpoint_every", "trackers")
+_FREE_FIELDS = ("log_every", "checkpoint_every", "trackers", "device")
 
 
 def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> None:
@@ -29,22 +31,26 @@ def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> None:
     path = folder / "run.json"
     if path.exists():
         found = read_json(path)
+        # More steps go on, unless the schedule's shape depends on how many there are.
+        free = (*_FREE_FIELDS, "steps") if run["train"]["schedule"] == "noam" else _FREE_FIELDS
         for part in ("config", "train", "data"):
-            _compare(folder, part, found.get(part, {}), run[part])
-        for name in ("device", "threads", "processes"):
+            _compare(folder, part, found.get(part, {}), run[part], free)
+        for name in ("device", "processes"):
             if found.get(name) != run[name]:
                 raise ValueError(f"{name} is {run[name]}, but {folder} was begun with {found.get(name)}: "
                                  "the bits would differ; use the same, or another folder")  # fmt: skip
+        if run["device"] == "cpu":
+            torch.set_num_threads(found["threads"])  # sums depend on it: go on as the run was begun
     elif folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()) and write:
         raise ValueError(f"{folder}: holds files but no run.json; allowed: an empty folder or a run to go on with")
     elif write:
         write_json(path, {**run, "environment": environment()})
 
 
-def _compare(folder: Path, part: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _compare(folder: Path, part: str, found: dict[str, Any], wanted: dict[str, Any], free: Sequence[str]) -> None:
     wanted = json.loads(json.dumps(wanted))
     for name in sorted(found.keys() | wanted.keys()):
-        if name not in _FREE_FIELDS and found.get(name) != wanted.get(name):
+        if name not in free and found.get(name) != wanted.get(name):
             raise ValueError(f"{folder}: holds another run ({part} {name} is {found.get(name)!r} there, "
                              f"{wanted.get(name)!r} here); use another folder")  # fmt: skip
 
@@ -57,7 +63,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     losses: Sequence[float],
 ) -> None:
-    """Write checkpoints/step-N whole, then remove the older ones; `losses` are those that no metrics line has yet."""
+    """Write checkpoints/step-N whole and keep the newest two; `losses` are those that no metrics line has yet."""
     target = folder / "checkpoints" / f"step-{step:09d}"
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -73,9 +79,22 @@ def save_checkpoint(
                 raise error.__context__ from None
             raise
     write_json(temporary / "training.json", {"step": step, "losses": list(losses)})
+    for path in [*temporary.iterdir(), temporary]:
+        _sync(path)
     os.replace(temporary, target)
-    for old in sorted(target.parent.glob("step-*"))[:-1]:
+    for old in sorted(target.parent.glob("step-*"))[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(old)
+
+
+def _sync(path: Path) -> None:
+    """Force a file, or a folder's list of files, to the disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open a folder
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[float]]:

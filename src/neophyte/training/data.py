@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from neophyte.core.spec import check_integer
+from neophyte.metalang import Corpus
 
 Item = TypeVar("Item")
 
@@ -33,6 +35,29 @@ def draw_tokens(source: TokenSource, indices: Any) -> np.ndarray:
     return getattr(drawn, "tokens", drawn)
 
 
+def corpus_batches(corpus: Corpus, threads: int | None = None) -> tuple[Callable[[int, int], Tensor], dict[str, Any]]:
+    """Return what the training loop asks of a corpus: (first, count) -> int64 (batch, time), and what that draws.
+
+    Args:
+        corpus: Its sequences go on without end beyond its length.
+        threads: Threads to draw with; by default NEOPHYTE_THREADS, which the trial engine sets, or one.
+    """
+    threads = threads or int(os.environ.get("NEOPHYTE_THREADS", "1"))
+
+    def draw(first: int, count: int) -> Tensor:
+        tokens = corpus.batch(np.arange(first, first + count), threads=threads).tokens
+        return torch.from_numpy(tokens.astype(np.int64))
+
+    data = {
+        "task": corpus.spec.identity,
+        "context_length": corpus.spec.context_length,
+        "sequences_per_language": corpus.spec.sequences_per_language,
+        "split": corpus.split,
+        "seed": corpus.seed,
+    }
+    return draw, data
+
+
 class TokenDataset(Dataset[Tensor]):
     """A map-style torch data set: index -> int64 tokens (time,)."""
 
@@ -51,7 +76,7 @@ class TokenDataset(Dataset[Tensor]):
 
 
 class TokenStream(IterableDataset[Tensor]):
-    """An endless torch data set of whole batches, int64 (batch, time), with one integer for its state.
+    """A torch data set of whole batches, int64 (batch, time), with one integer for its state; endless for a `Corpus`.
 
     Use it with `DataLoader(stream, batch_size=None, num_workers=...)`: the batches and their order are the same for
     every number of workers. Ranks of a distributed run take interleaved shares.
@@ -84,8 +109,8 @@ class TokenStream(IterableDataset[Tensor]):
         stride, offset = (worker.num_workers, worker.id) if worker else (1, 0)
         step = self.position + offset
         while True:
-            # Without workers the position follows the consumer; in a worker it is the copy's own and tells nobody.
-            self.position = step + stride
+            if worker is None:  # a worker's copy begins each pass where the loader's owner says
+                self.position = step + 1
             yield torch.from_numpy(self.draw(step))
             step += stride
 

@@ -22,8 +22,6 @@ from neophyte.training.data import Prefetcher
 from neophyte.training.metrics import MetricsLog
 from neophyte.training.spec import TrainSpec
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 def next_token_loss(model: nn.Module, tokens: Tensor) -> Tensor:
     """Return the mean -log p (nats) of tokens (batch, time), fed token 0 and then all but the last of them."""
@@ -44,7 +42,10 @@ def pick_device(name: str = "auto") -> torch.device:
     if name == "auto":
         name = next(kind for kind, found in there.items() if found)
     check_choice("device", name, [kind for kind, found in there.items() if found])
-    return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+    if name != "cuda":
+        return torch.device(name)
+    # torchrun numbers the processes of a machine; one that binds each to a GPU of its own shows it that GPU only.
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
 
 
 @dataclass
@@ -114,6 +115,8 @@ def train(
         step, losses = restore(folder, model, optimizer)
         if step == 0 and initial is not None:
             load_into(model, newest_checkpoint(initial) or initial)
+        if processes.rank > 0:  # each process drops units of its own, where the network has dropout
+            torch.manual_seed(hash((spec.seed, processes.rank, step)))
         if step < spec.steps:
             _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses)
     return model
@@ -156,14 +159,25 @@ def _run_steps(
             if metrics is None:
                 continue
             last, tokens = step + 1 == spec.steps, batch.numel() * processes.world_size
+            saves = last or (step + 1) % spec.checkpoint_every == 0
+            if (saves or (step + 1) % spec.log_every == 0) and not torch.isfinite(value + norm):
+                raise FloatingPointError(
+                    f"the loss is {value.item()} and the gradient's norm {norm.item()} at step {step + 1}; the last "
+                    "checkpoint is kept, try a lower learning_rate"
+                )
             if (line := metrics.add(step, value, norm, spec.rate(step), tokens, last)) and progress:
                 progress(line)
-            if last or (step + 1) % spec.checkpoint_every == 0:
+            if saves:
                 save_checkpoint(folder, step + 1, model, config, optimizer, metrics.losses())
     finally:
         batches.close()
         if metrics:
             metrics.close()
+
+
+def _precision(device: str, dtype: str) -> contextlib.AbstractContextManager[Any]:
+    """Return what a forward pass runs in: autocast to bfloat16, or nothing."""
+    return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else contextlib.nullcontext()
 
 
 def _accumulate(
@@ -176,7 +190,7 @@ def _accumulate(
         # Gradients are shared between processes once, with the last piece.
         waits = isinstance(model, DistributedDataParallel) and number + 1 < len(pieces)
         with model.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
-            with torch.autocast(batch.device.type, DTYPES[spec.dtype], enabled=spec.dtype != "float32"):
+            with _precision(batch.device.type, spec.dtype):
                 value = loss(model, piece)
             weighted = value * (len(piece) / len(batch))
             weighted.backward()

@@ -27,7 +27,7 @@ class MetricsLog:
         trackers: Iterable[str],
         settings: Mapping[str, Any],
     ) -> None:
-        self._tracker = make_tracker(trackers, folder, settings)
+        self._tracker = make_tracker(trackers, folder, settings, start)
         path = folder / "metrics.jsonl"
         # Lines after the checkpoint are about to be made again.
         kept = [line for line in _read_lines(path) if json.loads(line)["step"] <= start]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from neophyte.core.spec import digest
+
 
 class Tracker:
     """Sends metric lines to any number of writers; none by default."""
@@ -31,8 +33,8 @@ class Tracker:
             self._wandb.finish()
 
 
-def make_tracker(names: Iterable[str], folder: Path, config: Mapping[str, Any]) -> Tracker:
-    """Open the trackers of these names ("tensorboard", "wandb"), which write below `folder`.
+def make_tracker(names: Iterable[str], folder: Path, config: Mapping[str, Any], start: int = 0) -> Tracker:
+    """Open the trackers of these names ("tensorboard", "wandb"), which write below `folder`, after step `start`.
 
     Raises:
         ValueError: One of them is not installed.
@@ -42,11 +44,14 @@ def make_tracker(names: Iterable[str], folder: Path, config: Mapping[str, Any]) 
         if "tensorboard" in names:
             from torch.utils.tensorboard import SummaryWriter
 
-            tracker._tensorboard = SummaryWriter(str(folder / "tensorboard"))
+            tracker._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
         if "wandb" in names:
             import wandb
 
-            tracker._wandb = wandb.init(project="neophyte", dir=str(folder), config=dict(config))
+            run = digest(str(folder.resolve()))  # a run that goes on is the same run there
+            tracker._wandb = wandb.init(
+                project="neophyte", dir=str(folder), config=dict(config), id=run, resume="allow"
+            )
     except ImportError as error:
         raise ValueError(
             f"trackers is {tuple(names)}: {error.name} is not installed; pip install 'neophyte[trackers]'"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from neophyte.experiments.base import Experiment
-from neophyte.experiments.metalang.curves import (
-    claims_demo,
-    claims_fig3,
-    claims_fig5,
-    draw_demo,
-    draw_fig3,
-    draw_panels,
-)
+from neophyte.experiments.metalang.claims import claims_demo, claims_fig3, claims_fig5
+from neophyte.experiments.metalang.curves import draw_demo, draw_fig3, draw_panels
 from neophyte.experiments.metalang.generation import claims_fig4, draw_fig4
 from neophyte.experiments.metalang.scales import (
     SCALES,
+    comparison_trial,
     counting_trial,
     demo_trial,
     evaluation_trial,
@@ -51,7 +46,7 @@ EXPERIMENTS = (
     Experiment(
         "gpicl-fig5",
         "the same curves by model size, with every control",
-        lambda scale: [evaluation_trial(scale, model) for model in SCALES[scale].models],
+        lambda scale: [*(evaluation_trial(scale, model) for model in SCALES[scale].models), comparison_trial(scale)],
         draw_panels,
         claims_fig5,
     ),

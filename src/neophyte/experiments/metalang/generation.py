@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from neophyte.evaluation.curves import mean_interval
 from neophyte.evaluation.generation import ITEMS, SEPARATOR
-from neophyte.experiments.base import Claim, claim
+from neophyte.experiments.base import Claim, above, claim
 from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
 from neophyte.running.trials import Row
 
@@ -15,8 +16,8 @@ CONTEXTS = ("half", "full")
 
 
 def _mean(rows: list[Row], field: str) -> tuple[float, float]:
-    values = np.array([row[field] for row in rows])
-    return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.inf
+    mean, half_width = mean_interval(np.array([row[field] for row in rows]))
+    return float(mean), float(half_width)
 
 
 def draw_fig4(rows: list[Row], path: Path, caption: str) -> None:
@@ -70,13 +71,13 @@ def claims_fig4(rows: list[Row], scale: str) -> list[Claim]:
     for task in ITEMS:
         half, full = (select(rows, task=task, context=context) for context in CONTEXTS)
         fall = np.array([a["error_rate"] - b["error_rate"] for a, b in zip(half, full, strict=True)])
-        width = 1.96 * fall.std(ddof=1) / np.sqrt(len(fall)) if len(fall) > 1 else np.inf
+        width = float(mean_interval(fall)[1])
         (low, _), (high, high_width) = _mean(half, "error_rate"), _mean(full, "error_rate")
         claims += [
-            claim(f"{task}: more items in the context give fewer errors", scale, bool(fall.mean() > width),
+            claim(f"{task}: more items in the context give fewer errors", scale, above(float(fall.mean()), width),
                   f"error rate {low:.3f} -> {high:.3f} (fall {fall.mean():.3f} ± {width:.3f}); "
                 f"share of different items {_mean(half, 'distinct')[0]:.2f} -> {_mean(full, 'distinct')[0]:.2f}"),
             claim(f"{task}: the model writes fewer errors than its context holds (15 %)", scale,
-                  bool(high + high_width < 0.15), f"error rate {high:.3f} ± {high_width:.3f}"),
+                  above(0.15 - high, high_width), f"error rate {high:.3f} ± {high_width:.3f}"),
         ]  # fmt: skip
     return claims

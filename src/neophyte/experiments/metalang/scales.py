@@ -27,7 +27,8 @@ class Scale:
         settings: Fields of TrainSpec.
         batch_size: Sequences in a step, by model.
         sequences: Evaluation sequences of each order.
-        text_sequences: Sequences of natural text, at most.
+        text: Natural text: "persuasion", or a folder of .txt files; paper wants `neophyte data fetch pg19` first.
+        text_sequences: Sequences of it, at most.
         items: Items in the full context of a generation probe.
         generated: Tokens generated.
         draws: Generation draws of each task and context.
@@ -40,6 +41,7 @@ class Scale:
     settings: dict[str, Any]
     batch_size: dict[str, int]
     sequences: int
+    text: str
     text_sequences: int
     items: int
     generated: int
@@ -55,6 +57,7 @@ SCALES = {
         settings={"schedule": "cosine", "warmup_steps": 2, "learning_rate": 3e-3, "log_every": 2},
         batch_size={"laptop-2x32": 4, "laptop-3x64": 4},
         sequences=3,
+        text="persuasion",
         text_sequences=4,
         items=8,
         generated=24,
@@ -68,6 +71,7 @@ SCALES = {
         settings={"schedule": "cosine", "warmup_steps": 100, "learning_rate": 3e-3, "log_every": 25},
         batch_size={"laptop-2x32": 8, "laptop-3x64": 8, "tiny": 8},
         sequences=256,
+        text="persuasion",
         text_sequences=256,
         items=40,
         generated=256,
@@ -88,6 +92,7 @@ SCALES = {
         },
         batch_size={"tiny": 8, "small": 8, "standard": 16},
         sequences=4096,
+        text="data/pg19",
         text_sequences=4096,
         items=400,
         generated=512,
@@ -125,10 +130,17 @@ def evaluation_trial(scale: str, model: str) -> Trial:
         "label": model,
         "corpus": corpus,
         "sequences": sizes.sequences,
-        "text": "persuasion",
+        "text": sizes.text,
         "text_sequences": sizes.text_sequences,
     }
     return Trial(f"evaluate-{model}", f"{_HERE}:evaluate_language_model", params, (training_trial(scale, model),))
+
+
+def comparison_trial(scale: str) -> Trial:
+    """Return the trial that compares all models of the scale, pair by pair."""
+    models = SCALES[scale].models
+    needs = tuple(evaluation_trial(scale, model) for model in models)
+    return Trial("compare-models", f"{_HERE}:compare_language_models", {"labels": list(models)}, needs)
 
 
 def generation_trials(scale: str) -> list[Trial]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neophyte.experiments.base import Claim, claim
+from neophyte.experiments.base import FAILS, HOLDS, Claim, claim
 from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
 from neophyte.running.trials import Row
 
@@ -29,11 +29,12 @@ def claims_fig12a(rows: list[Row], scale: str) -> list[Claim]:
         lines = select(rows, model=model)
         falls[model] = (lines[0]["loss_nats"], lines[-1]["loss_nats"])
     detail = ", ".join(f"{model}: {first:.2f} -> {last:.2f}" for model, (first, last) in falls.items())
-    return [claim("The training loss falls for every model", scale, all(b < a for a, b in falls.values()), detail)]
+    verdict = HOLDS if all(last < first for first, last in falls.values()) else FAILS
+    return [claim("The training loss falls for every model", scale, verdict, detail)]
 
 
 def claims_table1(rows: list[Row], scale: str) -> list[Claim]:
     """Test the parameter counts; they do not depend on the scale."""
     detail = ", ".join(f"{row['model']}: {row['parameters']:,} ({row['paper']})" for row in rows)
     holds = all(row["parameters"] == row["published_count"] for row in rows)
-    return [claim("The language models have Table 1's parameters", "paper", holds, detail)]
+    return [claim("The language models have Table 1's parameters", "paper", HOLDS if holds else FAILS, detail)]

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from neophyte import metalang
 from neophyte.core.addressing import Space
 from neophyte.core.spec import from_mapping
-from neophyte.evaluation.curves import Losses, model_predictor, power_law
+from neophyte.evaluation.curves import load_losses, mean_interval, model_predictor, save_losses, span_means
 from neophyte.evaluation.generation import continue_tokens, judge, make_probe
-from neophyte.evaluation.language import TEXT, corpus_losses
+from neophyte.evaluation.language import corpus_losses, loss_rows
 from neophyte.metalang import Corpus, CorpusSpec, TextCorpus
-from neophyte.models.decoder import PRESETS
 from neophyte.models.loading import build_model, count_parameters, load_model, model_config
+from neophyte.models.presets import PRESETS
 from neophyte.running.trials import Row
-from neophyte.training.data import draw_tokens
+from neophyte.training.data import corpus_batches
 from neophyte.training.loop import pick_device, train
 from neophyte.training.metrics import read_metrics
 from neophyte.training.spec import TrainSpec
+
+LOSSES_FILE = "losses.npz"
 
 
 def train_language_model(
@@ -34,16 +36,14 @@ def train_language_model(
     A need, if there is one, is the trained model to start from (the paper's warm-up on easier languages).
     """
     spec = from_mapping(CorpusSpec, corpus)
-    source = Corpus(spec, "train")
+    draw, data = corpus_batches(Corpus(spec, "train"))
     run = folder / "run"
     train(
         model_config(model, {"vocab_size": spec.vocab_size}),
         from_mapping(TrainSpec, settings),
-        lambda first, count: torch.from_numpy(
-            draw_tokens(source, np.arange(first, first + count)).astype(np.int64, copy=False)
-        ),
+        draw,
         run,
-        data={"task": spec.identity, "context_length": spec.context_length, "split": "train", "seed": 0},
+        data=data,
         initial=next(iter(needs.values())) / "run" if needs else None,
     )
     return [{"kind": "metrics", "model": model, **line} for line in read_metrics(run)]
@@ -70,51 +70,33 @@ def evaluate_language_model(
         text=natural.first(text_sequences),
         batch_size=16,
     )
+    save_losses(losses, folder / LOSSES_FILE)
     return loss_rows(losses, label)
 
 
-def loss_rows(losses: Losses, label: str) -> list[Row]:
-    """Return a predictor's curves and the controls' (kind "curve"), its power-law fits ("fit") and falls ("drop")."""
-    groups = list(dict.fromkeys(losses.groups))
-    fits = [power_law(losses, label, group) for group in groups if group != TEXT]
-    rows = [{"kind": "curve", **row} for row in losses.rows()]
-    rows += [{"kind": "fit", **fit} for fit in fits if fit]
-    rows += [
-        {"kind": "drop", "predictor": label, "group": str(group), **drop(losses, label, group)} for group in groups
-    ]
-    return rows
+def compare_language_models(folder: Path, needs: dict[str, Path], *, labels: list[str]) -> list[Row]:
+    """Compare every pair of models over the last quarter of the context, on the sequences that both have scored.
 
-
-def drop(losses: Losses, predictor: str, group: Any) -> dict[str, Any]:
-    """Return how far the loss falls from the first sixteenth of the context to its last quarter, and what beats it.
-
-    Returns:
-        early, late and their difference "fall" with its 95 % half-width over sequences, in nats; "late_unigram" and
-        "late_oracle" (None for text) over the same last quarter.
+    The needs are their evaluations, in the order of the labels; a row ("difference") for each pair and group.
     """
-    length = losses.edges[-1]
-    widths = np.diff(losses.edges)
-    early, late = losses.edges[1:] <= max(1, length // 16), losses.edges[:-1] >= length * 3 // 4
-
-    def mean(name: str, bins: np.ndarray) -> np.ndarray:
-        return np.average(losses.select(name, group)[:, bins].astype(np.float64), axis=1, weights=widths[bins])
-
-    fall = mean(predictor, early) - mean(predictor, late)
-    half_width = 1.96 * fall.std(ddof=1) / np.sqrt(len(fall)) if len(fall) > 1 else float("inf")
-    oracle = float(mean("oracle", late).mean()) if group != TEXT else None
-    gap = mean("unigram", late) - mean(predictor, late)
-    return {
-        "early": float(mean(predictor, early).mean()),
-        "late": float(mean(predictor, late).mean()),
-        "fall": float(fall.mean()),
-        "half_width": float(half_width),
-        "late_unigram": float(mean("unigram", late).mean()),
-        "late_oracle": oracle,
-        "gap_to_unigram_half_width": float(1.96 * gap.std(ddof=1) / np.sqrt(len(gap)))
-        if len(gap) > 1
-        else float("inf"),
-        "sequences": len(fall),
-    }
+    losses = {label: load_losses(need / LOSSES_FILE) for label, need in zip(labels, needs.values(), strict=True)}
+    rows = []
+    for one, other in combinations(labels, 2):
+        for group in dict.fromkeys(losses[one].groups):
+            late = [span_means(losses[name], name, group, 0.75, 1.0) for name in (one, other)]
+            mean, half_width = mean_interval(late[0] - late[1])
+            rows.append(
+                {
+                    "kind": "difference",
+                    "predictor": one,
+                    "other": other,
+                    "group": str(group),
+                    "late_difference": float(mean),
+                    "half_width": float(half_width),
+                    "sequences": len(late[0]),
+                }
+            )
+    return rows
 
 
 def generate_items(
