@@ -21,8 +21,8 @@ from neophyte.evaluation.language import official_score
 from neophyte.experiments.metalang.scales import counting_trial
 from neophyte.experiments.registry import EXPERIMENTS
 from neophyte.metalang import TextCorpus
-from neophyte.models.decoder import PRESETS
 from neophyte.models.loading import load_model
+from neophyte.models.presets import PRESETS
 from tests.experiments.handmade import finish
 
 from .conftest import contents
@@ -340,5 +340,8 @@ def test_anybodys_model_trains_and_is_evaluated(cli, monkeypatch):
     assert "gru: 5,168 parameters, 5 steps" in cli(*train).out
     config = json.loads(next(Path("gru").rglob("config.json")).read_text())
     assert config == {"model": "my_models:GRU", "vocab_size": 32, "hidden": 24}
-    shown = parsed(cli("evaluate", "metalang", "gru", *EVALUATE, "--sequences", 2, "--json"))
-    assert 0 < shown["regret"] < 5
+    evaluate = ("evaluate", "metalang", "gru", *EVALUATE, "--sequences", 2, "--json")
+    refused = cli(*evaluate)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--trust-model" in refused.err
+    assert 0 < parsed(cli(*evaluate, "--trust-model"))["regret"] < 5

@@ -223,7 +223,7 @@ def test_train_where_data_lies_and_generate_where_a_run_lies(cli, data, run):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (("--steps", 5), ["train steps is 4 there, 5 here"]),
+        (("--schedule", "cosine"), ["train schedule is 'noam' there, 'cosine' here"]),
         (("--seed", 1), ["train seed is 0 there, 1 here"]),
         (("--corpus-seed", 1), ["data seed is 0 there, 1 here"]),
         (("--order", 5), ["data task is"]),
@@ -259,8 +259,14 @@ def evaluate(run, *options):
         ({"d_model": 64}, ["model.safetensors: holds the weights of another architecture"]),
         ({"num_layers": 3}, ["model.safetensors: holds the weights of another architecture"]),
         ({"vocab_size": 33}, ["model.safetensors: holds the weights of another architecture"]),
-        ({"model": "no_such.Model"}, ["which cannot be imported"]),
-        ({"model": "torch.nn:ReLU"}, ["ReLU does not take"]),
+        ({"model": "neophyte.models.no_such:Model"}, ["which cannot be imported"]),
+        # What a stranger's folder names is not run.
+        (
+            {"model": "subprocess:call", "args": "touch owned", "shell": True},
+            ["code outside neophyte", "--trust-model"],
+        ),
+        ({"model": "neophyte.core.files:write_text"}, ["code outside neophyte"]),
+        ({"model": "neophyte.models.loading:load_model", "folder": "."}, ["which is no nn.Module class"]),
         ({"depth": 3}, ["Decoder does not take"]),
     ],
 )
@@ -270,6 +276,24 @@ def test_a_checkpoint_of_another_architecture(cli, run, fields, words):
     before = contents(run)
     assert_refused(cli(*evaluate(run)), *words)
     assert contents(run) == before
+
+
+def test_code_of_another_is_not_run_unless_it_is_trusted(cli, run, tmp_path):
+    path = next(run.rglob("config.json"))
+    config = json.loads(path.read_text())
+    (tmp_path / "evil_model.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    path.write_text(json.dumps({**config, "model": "evil_model:Model"}))
+    assert_refused(cli(*evaluate(run)), "model is 'evil_model:Model', code outside neophyte")
+    assert not (tmp_path / "ran").exists()
+    assert_refused(cli(*evaluate(run, "--trust-model")), "which cannot be imported")
+    assert (tmp_path / "ran").exists()
+
+
+def test_curves_into_a_folder_of_other_files(cli, run, tmp_path):
+    (tmp_path / "curves").mkdir()
+    (tmp_path / "curves" / "thesis.tex").write_text("years of work")
+    assert_refused(cli(*evaluate(run, "--curves", "curves")), "curves: holds files")
+    assert contents(tmp_path / "curves") == {"thesis.tex": b"years of work"}
 
 
 def test_a_damaged_checkpoint(cli, run):

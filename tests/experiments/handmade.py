@@ -32,8 +32,21 @@ def curve(predictor, group, value, trial="evaluate"):
 def drop(predictor, group, **values):
     """How far a loss falls."""
     row = {"early": 3.0, "late": 1.0, "fall": 2.0, "half_width": 0.1, "late_unigram": 2.0, "late_oracle": 0.7,
-           "gap_to_unigram_half_width": 0.05, "sequences": 64}  # fmt: skip
+           "below_unigram": 1.0, "below_unigram_half_width": 0.05, "sequences": 64}  # fmt: skip
     return {"trial": "evaluate", "kind": "drop", "predictor": predictor, "group": str(group), **row, **values}
+
+
+def octaves(predictor, group, first=0.2, last=0.2, half_width=0.01):
+    """How a loss falls over the last two doublings of the context."""
+    return {"trial": "evaluate", "kind": "octaves", "predictor": predictor, "group": str(group), "first_fall": first,
+            "first_fall_half_width": half_width, "last_fall": last, "last_fall_half_width": half_width,
+            "bend": first - last, "bend_half_width": half_width}  # fmt: skip
+
+
+def difference(one, other, group, value=0.0, half_width=0.01):
+    """By how much one model's late loss is above another's."""
+    return {"trial": "compare", "kind": "difference", "predictor": one, "other": other, "group": str(group),
+            "late_difference": value, "half_width": half_width, "sequences": 64}  # fmt: skip
 
 
 def fit(predictor, group, exponent):
@@ -51,7 +64,9 @@ def evaluation(model, orders, changes=None):
             if group != TEXT or control not in ("oracle", "ngram_true_order"):
                 rows += curve(control, group, lambda stop: 3.4)
         rows.append(drop(model, group, **(changes or {}).get(group, {})))
+        rows.append(octaves(model, group))
         if group != TEXT:
+            rows += [{**row, "kind": "regret"} for row in curve(model, group, lambda stop: 8.0 / (stop + 4))]
             rows.append(fit(model, group, 1.0 - 0.1 * group))
     return rows
 

@@ -48,8 +48,8 @@ def test_shared_trials_ran_once(session):
     assert sorted(started) == sorted(
         [
             "warm-up-laptop-3x64", "train-laptop-3x64", "train-laptop-2x32", "evaluate-laptop-3x64",
-            "evaluate-laptop-2x32", "generate-vocabulary", "generate-arithmetic", "train-demo", "evaluate-demo",
-            "count-language-models",
+            "evaluate-laptop-2x32", "compare-models", "generate-vocabulary", "generate-arithmetic", "train-demo",
+            "evaluate-demo", "count-language-models",
         ]
     )  # fmt: skip
     assert not [event for event in session.events if event.kind in ("failed", "retried")]
@@ -69,7 +69,8 @@ def test_table_claims_and_manifest_are_there(session, name):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["experiment"], manifest["scale"]) == (name, "smoke")
     assert manifest["trials"].keys() == {trial.key for trial in EXPERIMENTS[name].trials("smoke")}
-    assert manifest["environment"]["python"]
+    assert manifest["drawn_with"]["python"]
+    assert all(trial["wall_seconds"] >= 0 for trial in manifest["trials"].values())
     assert not report.failed
     assert all(file.exists() for file in report.files)
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy import special, stats
 
-from neophyte.models.decoder import PRESETS, Decoder, KeyValueCache
+from neophyte.models.decoder import Decoder, KeyValueCache
 from neophyte.models.loading import build_model, count_parameters, model_config
+from neophyte.models.presets import PRESETS
 
 # Chance of a false alarm of each statistical test, had its fixed seed been drawn at random.
 ALARM = 1e-6

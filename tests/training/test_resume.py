@@ -102,6 +102,17 @@ def test_how_often_it_saves_changes_nothing(tmp_path):
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
+def test_it_is_so_where_the_machine_has_another_number_of_threads(tmp_path):
+    run(tmp_path / "whole")
+    stop_at(6, tmp_path / "stopped")
+    torch.set_num_threads(2)
+    try:
+        run(tmp_path / "stopped")
+    finally:
+        torch.set_num_threads(1)
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
 def test_only_what_is_left_is_drawn(tmp_path):
     stop_at(6, tmp_path)
     drawn = []

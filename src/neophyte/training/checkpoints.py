@@ -16,8 +16,6 @@ from torch import nn
 from neophyte.core.files import atomic_write, environment, read_json, write_json
 from neophyte.models.loading import load_into, newest_checkpoint, save_model
 
-KEPT_CHECKPOINTS = 2
-
 # What may differ between the runs that make up one training: none of it changes a weight.
 _FREE_FIELDS = ("log_every", "checkpoint_every", "trackers", "device")
 
@@ -63,7 +61,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     losses: Sequence[float],
 ) -> None:
-    """Write checkpoints/step-N whole and keep the newest two; `losses` are those that no metrics line has yet."""
+    """Write checkpoints/step-N whole, then remove the older ones; `losses` are those that no metrics line has yet."""
     target = folder / "checkpoints" / f"step-{step:09d}"
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -82,7 +80,7 @@ def save_checkpoint(
     for path in [*temporary.iterdir(), temporary]:
         _sync(path)
     os.replace(temporary, target)
-    for old in sorted(target.parent.glob("step-*"))[:-KEPT_CHECKPOINTS]:
+    for old in sorted(target.parent.glob("step-*"))[:-1]:
         shutil.rmtree(old)
 
 
