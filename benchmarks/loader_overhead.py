@@ -4,7 +4,7 @@ Both are timed in turn, round by round, in one process with one torch thread. Th
 core where there is one. Prints one JSON object; "ratio" is the median time of a step with drawn data over that with the
 fixed batch.
 
-    python benchmarks/loader_overhead.py [--rounds 12] [--steps 20]
+    python benchmarks/loader_overhead.py [--rounds 12] [--steps 10]
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=20, help="steps in a round, of each side")
+    parser.add_argument("--steps", type=int, default=10, help="steps in a round, of each side")
     options = parser.parse_args()
     seconds = measure(options.rounds, options.steps)
     medians = {name: statistics.median(values) for name, values in seconds.items()}

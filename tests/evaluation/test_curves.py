@@ -15,10 +15,13 @@ from neophyte.evaluation.curves import (
     Losses,
     bootstrap,
     collect_losses,
+    load_losses,
     log_bins,
     mean_interval,
     model_predictor,
     power_law,
+    save_losses,
+    span_means,
     student_t,
 )
 from neophyte.models.decoder import Decoder
@@ -142,6 +145,50 @@ def test_curves_are_means_with_students_interval():
     low, high = stats.t.interval(0.95, 1, loc=values.mean(), scale=stats.sem(values))
     assert late["mean_nats"] == pytest.approx(values.mean(), rel=1e-5)
     assert (late["low_nats"], late["high_nats"]) == pytest.approx((low, high), rel=1e-4)
+
+
+def test_stored_losses_come_back(tmp_path):
+    batches, groups, _ = some_losses()
+    losses = collect_losses(batches, np.array([0, 10, 50]))
+    save_losses(losses, tmp_path / "losses.npz")
+    loaded = load_losses(tmp_path / "losses.npz")
+    assert loaded.groups == groups
+    np.testing.assert_array_equal(loaded.edges, losses.edges)
+    assert loaded.values.keys() == losses.values.keys()
+    for name, values in losses.values.items():
+        np.testing.assert_array_equal(loaded.values[name], values)
+    assert loaded.rows() == losses.rows()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "start", "stop"),
+    [(0.75, 1.0, 48, 64), (0.0, 1 / 16, 0, 4), (0.5, 1.0, 32, 64), (0.125, 0.25, 8, 16)],
+)
+def test_a_span_is_the_mean_over_its_positions(low, high, start, stop):
+    nll = np.random.default_rng(0).exponential(size=(5, 64))
+    losses = collect_losses([(["2", "3", "2", "2", "3"], {"a": nll})], log_bins(64, 16))
+    # Sixteen bins an octave are edges at every quarter of an octave, and so at the span's ends or right beside them.
+    first, last = (int(losses.edges[np.argmin(abs(losses.edges - edge))]) for edge in (start, stop))
+    assert abs(first - start) <= 1
+    assert abs(last - stop) <= 1
+    expected = nll[[0, 2, 3], first:last].mean(axis=1)
+    np.testing.assert_allclose(span_means(losses, "a", "2", low, high), expected, rtol=1e-5)
+
+
+def test_a_paired_curve_has_the_interval_of_the_differences():
+    # Sequences differ much from each other, and two predictors on one of them little.
+    rng = np.random.default_rng(0)
+    hard = rng.normal(3.0, 1.0, (20, 1))
+    scores = {"a": hard + 0.5 + 0.01 * rng.normal(size=(20, 50)), "oracle": np.broadcast_to(hard, (20, 50))}
+    losses = collect_losses([(["2"] * 20, scores)], np.array([0, 10, 50]))
+    row = losses.curve("a", "2", over="oracle")[1]
+    differences = (scores["a"] - scores["oracle"])[:, 10:].mean(axis=1)
+    low, high = stats.t.interval(0.95, 19, loc=differences.mean(), scale=stats.sem(differences))
+    assert (row["mean_nats"], row["low_nats"], row["high_nats"]) == pytest.approx(
+        (differences.mean(), low, high), abs=1e-4
+    )
+    alone = losses.curve("a", "2")[1]
+    assert alone["high_nats"] - alone["low_nats"] > 100 * (high - low)
 
 
 @pytest.mark.parametrize(

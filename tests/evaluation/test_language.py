@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from neophyte import metalang
-from neophyte.evaluation.language import CONTROLS, corpus_losses, official_score
+from neophyte.evaluation.curves import collect_losses, log_bins
+from neophyte.evaluation.language import CONTROLS, corpus_losses, loss_rows, official_score
 from neophyte.metalang import CorpusSpec, TextCorpus, score_controls
 
 SPEC = CorpusSpec(orders=(1, 2, 3), order_sampling="balanced", context_length=200, pilot_tokens=512)
@@ -96,6 +97,59 @@ def test_memory_does_not_grow_with_the_number_of_sequences():
     # Their tokens and scores would be 84 x 2,000 x 29 bytes = 4.9 MB; the binned means that stay are 84 x 7 x 160.
     assert many - few < 400_000
     assert few > 200_000
+
+
+def planted_losses(law, sequences=12, length=512):
+    """A model whose loss at position t is `law(t)`, against an oracle at 0.7 and a unigram at 2.5, with some spread."""
+    rng = np.random.default_rng(0)
+    spread = rng.normal(0.0, 0.1, (sequences, 1))
+    scores = {
+        "model": law(np.arange(length))[None] + spread,
+        "oracle": np.full((sequences, length), 0.7) + spread,
+        "unigram": np.full((sequences, length), 2.5) + spread,
+    }
+    return collect_losses([([3] * sequences, scores)], log_bins(length)), spread[:, 0]
+
+
+def only(rows, kind):
+    return next(row for row in rows if row["kind"] == kind)
+
+
+def test_rows_say_how_far_the_loss_falls():
+    losses, spread = planted_losses(lambda t: np.where(t < 32, 3.0, np.where(t < 300, 2.0, 1.25)))
+    rows = loss_rows(losses, "model")
+    drop = only(rows, "drop")
+    assert (drop["early"], drop["late"]) == pytest.approx((3.0 + spread.mean(), 1.25 + spread.mean()), abs=0.02)
+    assert (drop["fall"], drop["half_width"]) == pytest.approx((1.75, 0.0), abs=0.02)
+    assert (drop["below_unigram"], drop["below_unigram_half_width"]) == pytest.approx((1.25, 0.0), abs=0.02)
+    assert (drop["late_unigram"], drop["late_oracle"]) == pytest.approx((2.5 + spread.mean(), 0.7 + spread.mean()))
+    assert (drop["group"], drop["predictor"], drop["sequences"]) == ("3", "model", 12)
+
+
+@pytest.mark.parametrize(
+    ("law", "first", "last"),
+    [
+        (lambda t: 5.0 - 0.3 * np.log2(t + 1), 0.3, 0.3),
+        (lambda t: 5.0 + 0.3 * np.log2(t + 1), -0.3, -0.3),
+        (lambda t: np.where(t < 128, 3.0, np.where(t < 256, 2.0, 1.9)), 1.0, 0.1),
+        (lambda t: np.full(len(t), 2.0), 0.0, 0.0),
+    ],
+)
+def test_rows_say_how_it_falls_over_the_last_doublings(law, first, last):
+    octaves = only(loss_rows(planted_losses(law)[0], "model"), "octaves")
+    assert (octaves["first_fall"], octaves["last_fall"]) == pytest.approx((first, last), abs=0.02)
+    assert octaves["bend"] == pytest.approx(first - last, abs=0.03)
+    # All sequences fall alike, so the intervals are narrow however different the sequences are.
+    assert max(octaves[f"{name}_half_width"] for name in ("first_fall", "last_fall", "bend")) < 0.01
+
+
+def test_rows_hold_curves_regret_and_a_fit():
+    rows = loss_rows(planted_losses(lambda t: 0.7 + 3.0 * np.maximum(t, 0.5) ** -0.5)[0], "model")
+    assert {row["kind"] for row in rows} == {"curve", "regret", "fit", "drop", "octaves"}
+    assert only(rows, "fit")["exponent"] == pytest.approx(0.5, abs=0.02)
+    late = [row for row in rows if row["kind"] == "regret"][-1]
+    assert late["mean_nats"] == pytest.approx(3.0 * 480**-0.5, rel=0.05)
+    assert late["high_nats"] - late["low_nats"] < 1e-3
 
 
 class Oracle:

@@ -1,5 +1,6 @@
 """The local engine: order, retries, failures, and what is left when something is killed."""
 
+import itertools
 import json
 import os
 import signal
@@ -241,6 +242,15 @@ def test_corrupt_or_foreign_folders_stop_the_run_before_it_starts(tmp_path):
     with pytest.raises(ValueError, match="another trial"):
         run_trials([first, second], tmp_path)
     assert not first.folder(tmp_path).exists()
+
+
+def test_running_trials_share_no_device(tmp_path):
+    trials = [Trial(f"use-{number}", "trial_functions:use_device", {"number": number}) for number in range(5)]
+    rows = [rows[0] for rows in run_trials(trials, tmp_path, jobs=4, devices=("3", "7")).values()]
+    assert {row["device"] for row in rows} == {"3", "7"}
+    for device in ("3", "7"):
+        uses = sorted((row["start"], row["stop"]) for row in rows if row["device"] == device)
+        assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(uses))
 
 
 @pytest.mark.parametrize("field", ["jobs", "threads", "retries"])

@@ -69,6 +69,13 @@ def wait_for(folder, needs, gate):
     return [{"calls": calls, "process": os.getpid()}]
 
 
+def use_device(folder, needs, number):
+    """Return which device this process sees, and when it began and ended to use it."""
+    start = time.monotonic()
+    time.sleep(0.3)
+    return [{"device": os.environ.get("CUDA_VISIBLE_DEVICES"), "start": start, "stop": time.monotonic()}]
+
+
 def surroundings(folder, needs):
     """Return the variables that set thread counts, and the current folder."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NEOPHYTE_THREADS")

@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         from cyclopts import App, CycloptsError
     except ImportError:
         _fail("the command line needs more packages: pip install 'neophyte[cli]'", 2)
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read when torch is loaded; the reason is in running/engines.py
     app = _make_app(App)
     # A console script's path lacks the current folder, where people keep the model that --model names.
     if "" not in sys.path:

@@ -49,7 +49,7 @@ def cache_folder() -> str:
         pass
     # A home that cannot be written, as on some clusters: compile once per boot instead.
     folder = Path(tempfile.gettempdir()) / f"neophyte-{os.getuid() if hasattr(os, 'getuid') else 'user'}" / folder.name
-    folder.parent.mkdir(exist_ok=True, mode=0o700)
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if hasattr(os, "getuid") and folder.parent.stat().st_uid != os.getuid():
         return tempfile.mkdtemp(prefix="neophyte-")  # somebody else's: what lies there is code
     folder.mkdir(exist_ok=True)

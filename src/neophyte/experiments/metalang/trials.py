@@ -77,9 +77,9 @@ def evaluate_language_model(
 def compare_language_models(folder: Path, needs: dict[str, Path], *, labels: list[str]) -> list[Row]:
     """Compare every pair of models over the last quarter of the context, on the sequences that both have scored.
 
-    The needs are their evaluations, in the order of the labels; a row ("difference") for each pair and group.
+    The needs are their evaluations, "evaluate-LABEL"; a row ("difference") for each pair and group.
     """
-    losses = {label: load_losses(need / LOSSES_FILE) for label, need in zip(labels, needs.values(), strict=True)}
+    losses = {label: load_losses(needs[f"evaluate-{label}"] / LOSSES_FILE) for label in labels}
     rows = []
     for one, other in combinations(labels, 2):
         for group in dict.fromkeys(losses[one].groups):
