@@ -129,12 +129,14 @@ PRESETS = {
         "4,096 sequences of 4,096 tokens for each order 2-8 (paper, section 2.2)",
     ),
     "tiny-train": Preset(
-        CorpusSpec(orders=(2,), context_length=256, num_sequences=65_536),
+        CorpusSpec(orders=(2,), context_length=256, pilot_tokens=1024, num_sequences=65_536),
         "train",
         "65,536 sequences of 256 tokens, order 2: learnable on a laptop in minutes",
     ),
     "tiny-eval": Preset(
-        CorpusSpec(orders=(2, 3, 4), order_sampling="balanced", context_length=256, num_sequences=3 * 512),
+        CorpusSpec(
+            orders=(2, 3, 4), order_sampling="balanced", context_length=256, pilot_tokens=1024, num_sequences=3 * 512
+        ),
         "eval",
         "512 sequences of 256 tokens for each order 2-4",
     ),
