@@ -263,11 +263,19 @@ def test_another_device_or_number_of_processes_is_refused(finished, tmp_path, na
     assert contents(tmp_path) == before
 
 
-def test_a_run_goes_on_with_the_threads_it_was_begun_with(finished):
+def test_a_run_goes_on_with_the_threads_it_was_begun_with_and_leaves_the_process_its_own(finished, tmp_path):
+    seen = []
+
+    def loss(model, batch):
+        seen.append(torch.get_num_threads())
+        return next_token_loss(model, batch)
+
+    shutil.copytree(finished, tmp_path / "run")
     torch.set_num_threads(2)
     try:
-        run(finished)
-        assert torch.get_num_threads() == 1
+        run(tmp_path / "run", spec=dataclasses.replace(SPEC, steps=8), loss=loss)
+        assert seen == [1, 1]
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
 

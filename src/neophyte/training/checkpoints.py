@@ -20,8 +20,8 @@ from neophyte.models.loading import load_into, newest_checkpoint, save_model
 _FREE_FIELDS = ("log_every", "checkpoint_every", "trackers", "device")
 
 
-def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> None:
-    """Make the folder a run's own, or check that it is already.
+def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> dict[str, Any]:
+    """Make the folder a run's own, or check that it is already; return the run as it was begun.
 
     Raises:
         ValueError: It holds another run, or files that are no run's.
@@ -37,12 +37,12 @@ def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> None:
             if found.get(name) != run[name]:
                 raise ValueError(f"{name} is {run[name]}, but {folder} was begun with {found.get(name)}: "
                                  "the bits would differ; use the same, or another folder")  # fmt: skip
-        if run["device"] == "cpu":
-            torch.set_num_threads(found["threads"])  # sums depend on it: go on as the run was begun
-    elif folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()) and write:
+        return found
+    if folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()) and write:
         raise ValueError(f"{folder}: holds files but no run.json; allowed: an empty folder or a run to go on with")
-    elif write:
+    if write:
         write_json(path, {**run, "environment": environment()})
+    return run
 
 
 def _compare(folder: Path, part: str, found: dict[str, Any], wanted: dict[str, Any], free: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Processes:
     world_size: int = field(default_factory=lambda: int(os.environ.get("WORLD_SIZE", 1)))
 
     @contextlib.contextmanager
-    def joined(self, device: torch.device) -> Any:
+    def joined(self, device: torch.device) -> Iterator[None]:
         """Join the process group while the block runs."""
         if self.world_size == 1:
             yield
@@ -110,7 +110,7 @@ def train(
                "threads": torch.get_num_threads(), "processes": processes.world_size}  # fmt: skip
         torch.manual_seed(spec.seed)
         model = build_model(config).to(device)
-        claim_folder(folder, run, write=processes.rank == 0)  # after what bad arguments fail in
+        begun = claim_folder(folder, run, write=processes.rank == 0)  # after what bad arguments fail in
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
         step, losses = restore(folder, model, optimizer)
         if step == 0 and initial is not None:
@@ -118,8 +118,22 @@ def train(
         if processes.rank > 0:  # each process drops units of its own, where the network has dropout
             torch.manual_seed(hash((spec.seed, processes.rank, step)))
         if step < spec.steps:
-            _run_steps(model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses)
+            with _threads(begun["threads"]):
+                _run_steps(
+                    model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses
+                )
     return model
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let torch use that many threads while the block runs: sums on the CPU depend on it, to the bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _run_steps(
