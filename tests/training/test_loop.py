@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
+import subprocess
 import sys
 import threading
 
@@ -286,6 +287,28 @@ def test_more_steps_go_on_where_they_change_no_earlier_rate(finished, tmp_path):
     assert weights(load_model(finished)[0]).keys() == weights(load_model(tmp_path / "whole")[0]).keys()
     for name, value in weights(load_model(finished)[0]).items():
         assert torch.equal(value, weights(load_model(tmp_path / "whole")[0])[name])
+
+
+def test_a_second_process_in_the_same_folder_is_refused(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    program = (
+        "import sys\nfrom neophyte.core.files import locked\n"
+        "with locked(sys.argv[1], wait=False):\n    print('held', flush=True)\n    sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "run" / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        before = contents(tmp_path / "run")
+        with pytest.raises(ValueError, match=r"run: another process is at work in it; wait, or use another folder"):
+            run(tmp_path / "run", spec=dataclasses.replace(SPEC, steps=9))
+        assert contents(tmp_path / "run") == before
+    finally:
+        holder.kill()
+        holder.communicate()
+    run(tmp_path / "run", spec=dataclasses.replace(SPEC, steps=9))  # the lock went with its holder
+    assert (tmp_path / "run" / "checkpoints" / "step-000000009").is_dir()
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(tmp_path):

@@ -16,6 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+if sys.platform != "win32":
+    import fcntl
+
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
@@ -70,6 +73,30 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a JSON file ({error}); remove it or restore it") from None
+
+
+@contextmanager
+def locked(path: str | Path, *, wait: bool) -> Iterator[IO[str]]:
+    """Open a lock file, made if it is missing, and hold it; the system lets go when this process dies. Not on Windows.
+
+    Args:
+        path: The lock file, in a folder that exists.
+        wait: Whether to wait while another process holds it.
+
+    Raises:
+        ValueError: Another process holds it, and `wait` is false.
+    """
+    path = Path(path)
+    with open(path, "a+", encoding="utf-8") as file:
+        if sys.platform != "win32":
+            # Not flock: processes forked from this one would share that lock, and could keep it after a kill -9.
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except (BlockingIOError, PermissionError):
+                raise ValueError(
+                    f"{path.parent}: another process is at work in it; wait, or use another folder"
+                ) from None
+        yield file
 
 
 def sha256_file(path: str | Path) -> str:

@@ -196,12 +196,12 @@ def corpus(name_or_spec: str | CorpusSpec, *, split: str | None = None, seed: in
 
 
 def _in_threads(work: Any, size: int, threads: int) -> None:
-    """Call work(slice) on `threads` nearly equal parts of range(size)."""
-    threads = min(threads, size)
-    if threads == 1:
+    """Call work(slice) on the parts of range(size): one for one thread, else four a thread, taken as each gets free."""
+    parts = min(4 * threads, size) if threads > 1 else 1
+    if parts == 1:
         work(slice(0, size))
         return
-    edges = [size * part // threads for part in range(threads + 1)]
+    edges = [size * part // parts for part in range(parts + 1)]
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work, slice(a, b)) for a, b in itertools.pairwise(edges)]:
             done.result()

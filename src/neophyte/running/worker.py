@@ -14,17 +14,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from neophyte.core.files import environment, read_json, write_json
+from neophyte.core.files import environment, locked, read_json, write_json
 from neophyte.running.trials import LOCK_FILE, MANIFEST_FILE, ROWS_FILE, TRIAL_FILE, check_rows
 
 if sys.platform != "win32":
-    import fcntl
     import resource
 
 PARENT_VARIABLE = "NEOPHYTE_PARENT"
@@ -39,7 +37,7 @@ def run_trial(folder: Path) -> None:
 
     Waits while another process runs the same trial, and does nothing where that one finishes it.
     """
-    with _locked(folder / LOCK_FILE) as lock:
+    with locked(folder / LOCK_FILE, wait=True) as lock:
         if (folder / ROWS_FILE).exists():
             return
         attempt = _count_attempt(lock)
@@ -51,16 +49,6 @@ def run_trial(folder: Path) -> None:
         manifest = {**call, **_circumstances(), **costs, "attempts": attempt, "started": started}
         write_json(folder / MANIFEST_FILE, manifest)
         write_json(folder / ROWS_FILE, rows)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[IO[str]]:
-    """Open the lock file and hold it, waiting while another process does; the system lets go when this one dies."""
-    with open(path, "a+", encoding="utf-8") as file:
-        if sys.platform != "win32":
-            # Not flock: processes that the trial forked would share that lock, and could keep it after a kill -9.
-            fcntl.lockf(file, fcntl.LOCK_EX)
-        yield file
 
 
 def _count_attempt(lock: IO[str]) -> int:

@@ -15,6 +15,7 @@ from torch import distributed as dist
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from neophyte.core.files import locked
 from neophyte.core.spec import check_choice, to_mapping
 from neophyte.models.loading import build_model, load_into, newest_checkpoint
 from neophyte.training.checkpoints import claim_folder, restore, save_checkpoint
@@ -98,7 +99,7 @@ def train(
         The trained network, on the device.
 
     Raises:
-        ValueError: The folder holds another run; the message names what differs.
+        ValueError: The folder holds another run (the message names what differs), or another process trains in it.
     """
     folder, processes, device = Path(folder), Processes(), pick_device(spec.device)
     if spec.batch_size % processes.world_size:
@@ -111,14 +112,15 @@ def train(
         torch.manual_seed(spec.seed)
         model = build_model(config).to(device)
         begun = claim_folder(folder, run, write=processes.rank == 0)  # after what bad arguments fail in
-        optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
-        step, losses = restore(folder, model, optimizer)
-        if step == 0 and initial is not None:
-            load_into(model, newest_checkpoint(initial) or initial)
-        if processes.rank > 0:  # each process drops units of its own, where the network has dropout
-            torch.manual_seed(hash((spec.seed, processes.rank, step)))
-        if step < spec.steps:
-            with _threads(begun["threads"]):
+        lock = locked(folder / ".lock", wait=False) if processes.rank == 0 else contextlib.nullcontext()
+        with lock, _threads(begun["threads"]):
+            optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
+            step, losses = restore(folder, model, optimizer)
+            if step == 0 and initial is not None:
+                load_into(model, newest_checkpoint(initial) or initial)
+            if processes.rank > 0:  # each process drops units of its own, where the network has dropout
+                torch.manual_seed(hash((spec.seed, processes.rank, step)))
+            if step < spec.steps:
                 _run_steps(
                     model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses
                 )
