@@ -269,7 +269,7 @@ def test_specs_and_corpora_touch_no_global_state():
             random.getstate(),
             dict(os.environ),
             numba.config.CACHE_DIR,
-            numba.get_num_threads(),
+            numba.config.NUMBA_NUM_THREADS,  # numba.get_num_threads() would set OpenMP's, and so torch's
             threading.active_count(),
             np.geterr(),
             sys.getrecursionlimit(),
