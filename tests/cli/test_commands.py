@@ -16,8 +16,8 @@ from neophyte import metalang
 from neophyte.core import contract, registry
 from neophyte.core.contract import Certificate
 from neophyte.core.shards import StoredArrays
-from neophyte.evaluation.curves import model_predictor
 from neophyte.evaluation.language import official_score
+from neophyte.evaluation.networks import model_predictor
 from neophyte.experiments.metalang.scales import counting_trial
 from neophyte.experiments.registry import EXPERIMENTS
 from neophyte.metalang import TextCorpus
@@ -105,18 +105,21 @@ def test_generate_and_verify(cli, tmp_path):
 
 def test_certify(cli):
     shown = parsed(cli("certify", "metalang/tiny-train", "--limit", 300, "--json"))
-    assert shown["task"] == "metalang/tiny-train@1"
+    assert shown["tasks"] == ["metalang/tiny-train@1"] * 2
     assert (shown["shared"], shown["repeated"]) == (0, [0, 0])
     assert (shown["checked"], shown["sizes"]) == ([300, 300], [65_536, 65_536])
     assert (shown["disjoint"], shown["complete"]) == (True, False)
     words = cli("certify", "metalang/tiny-train", "--limit", 20, "--splits", "train", "other")
     assert words.code == 0
-    assert "0 of 20 samples of 'other' are among 20 of 'train'" in words.out
+    assert "0 of 20 samples of metalang/tiny-train@1 'other' are among 20 of metalang/tiny-train@1 'train'" in words.out
+    words = cli("certify", "metalang/tiny-train", "metalang/tiny-eval", "--limit", 20)
+    assert words.code == 0
+    assert "0 of 20 samples of metalang/tiny-eval@1 'eval' are among 20 of metalang/tiny-train@1 'train'" in words.out
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_splits_that_share_samples_end_with_status_1(cli, monkeypatch, options):
-    found = Certificate("a", ("train", "eval"), (10, 10), (10, 10), shared=3, repeated=(0, 0))
+    found = Certificate(("a", "a"), ("train", "eval"), (10, 10), (10, 10), shared=3, repeated=(0, 0))
     monkeypatch.setattr(contract, "certify", lambda *arguments, **options: found)
     result = cli("certify", "metalang/tiny-train", *options)
     assert result.code == 1
@@ -203,7 +206,9 @@ def test_evaluate_draws_curves_on_any_text(cli, trained):
         rows = list(csv.DictReader(file))
     curves = {(row["predictor"], row["group"]) for row in rows if row["kind"] == "curve"}
     assert {group for name, group in curves if name == "run"} == {"2", "3", "4", "text"}
-    assert {name for name, group in curves if group == "text"} == {"run", "uniform", "unigram", "ngram", "induction"}
+    assert {name for name, group in curves if group == "text"} == {
+        "run", "uniform", "unigram", "ngram", "ngram_mixture", "induction"
+    }  # fmt: skip
     assert {row["sequences"] for row in rows if row["kind"] == "curve"} == {"4"}
     assert matplotlib.image.imread("curves/curves.png")[..., :3].std() > 0.05
 
@@ -345,3 +350,20 @@ def test_anybodys_model_trains_and_is_evaluated(cli, monkeypatch):
     assert (refused.code, refused.out) == (2, "")
     assert "--trust-model" in refused.err
     assert 0 < parsed(cli(*evaluate, "--trust-model"))["regret"] < 5
+
+
+def test_memory_that_is_not_there(cli, monkeypatch):
+    def drawn(*arguments, **options):
+        raise MemoryError("Unable to allocate 64.0 TiB")
+
+    monkeypatch.setattr(metalang.Corpus, "language", drawn)
+    result = cli("sample", "metalang")
+    assert result.code == 2
+    assert result.err == "neophyte: out of memory (Unable to allocate 64.0 TiB); allowed: smaller sizes\n"
+
+
+def test_a_run_says_the_steps_that_it_has_done(cli):
+    command = ("train", "metalang", "--out", "run", "--model", "laptop-2x32", "--context-length", 16, "--batch-size", 2,
+               "--pilot-tokens", 256, "--device", "cpu", "--quiet")  # fmt: skip
+    assert ", 3 steps, loss" in cli(*command, "--steps", 3).out
+    assert ", 3 steps, loss" in cli(*command, "--steps", 2).out

@@ -44,6 +44,8 @@ TRAIN = ("--model", "laptop-2x32", "--context-length", 16, "--pilot-tokens", 256
         ("verify nowhere", ["nowhere", "no such file"]),
         ("certify metalang/tiny-trian", ["task is 'metalang/tiny-trian'", "did you mean metalang/tiny-train"]),
         ("certify metalang/tiny-train --splits train train", ["splits is ('train', 'train')"]),
+        ("certify metalang/tiny-train metalang/train", ["task is 'metalang/train@1'", "(4096,)", "(256,)"]),
+        ("certify metalang/tiny-train metalang/tain", ["task is 'metalang/tain'"]),
         ("certify metalang/tiny-train --limit -1", ["limit is -1"]),
         ("certify metalang/tiny-train --threads 0", ["threads is 0"]),
         ("train metalang", ["--out"]),
@@ -54,12 +56,15 @@ TRAIN = ("--model", "laptop-2x32", "--context-length", 16, "--pilot-tokens", 256
         ("train metalang --out r --model-args [1]", ["model_args is '[1]'; allowed: a JSON object"]),
         ("""train metalang --out r --model-args {"d_model":7}""", ["d_model is 7; allowed: a multiple of"]),
         ("""train metalang --out r --model-args {"depth":3}""", ["Decoder does not take", "depth"]),
+        ("""train metalang --out r --model-args {"vocab_size":16}""", ["vocab_size is 16 in model_args; allowed: 32"]),
+        ("train metalang --out r --seed 9223372036854775808", ["seed is 9223372036854775808"]),
         ("train metalang --out r --device tpu", ["device is 'tpu'"]),
         ("train metalang --out r --trackers mlflow", ["trackers is 'mlflow'"]),
         ("train metalang --out r --learning-rate fast", ["learning-rate", "fast"]),
         ("train metalang --out r --schedule noma", ["schedule is 'noma'", "did you mean noam?"]),
         ("train metalang --out r --micro-batch-size 99", ["micro_batch_size is 99"]),
         ("evaluate metalang nowhere", ["nowhere", "no such file"]),
+        ("run gpicl-fig5 --scale paper", ["text is 'data/pg19'", "neophyte data fetch pg19"]),
         ("run gpicl-fig33", ["experiment is 'gpicl-fig33'", "did you mean gpicl-fig3?"]),
         ("run gpicl-fig3 --scale enormous", ["scale", "enormous"]),
         ("run demo --scale paper", ["scale is 'paper'; allowed: smoke, laptop"]),
@@ -247,6 +252,37 @@ def test_run_where_another_scale_lies(cli, tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_run_where_a_manifest_is_none(cli, tmp_path):
+    (tmp_path / "out" / "gpicl-fig3").mkdir(parents=True)
+    (tmp_path / "out" / "gpicl-fig3" / "manifest.json").write_text("[]")
+    assert_refused(cli("run", "gpicl-fig3", "--out", "out"), "manifest.json: is not an experiment's manifest")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.json", "[]", ["run.json: is not the record of a training run"]),
+        ("run.json", '{"config": "x", "train": {}, "data": {}}', ["run.json: is not the record of a training run"]),
+        ("metrics.jsonl", "{]\n", ["metrics.jsonl: holds the damaged line '{]'"]),
+        ("metrics.jsonl", "[]\n", ["metrics.jsonl: holds the damaged line '[]'"]),
+        ("training.json", "{}", ["training.json: is damaged"]),
+        ("optimizer.pt", {"random_state": {}}, ["optimizer.pt: is not this run's optimizer"]),
+        ("optimizer.pt", {"optimizer": {"state": {}, "param_groups": []}}, ["optimizer.pt: is not this run's"]),
+        ("optimizer.pt", [1], ["optimizer.pt: is not this run's optimizer"]),
+    ],
+)
+def test_a_run_whose_file_is_damaged(cli, run, name, content, words):
+    path = next(run.rglob(name))
+    if name == "optimizer.pt":
+        torch.save(content, path)
+    else:
+        path.write_text(content)
+    before = contents(run)
+    command = ("train", "metalang", "--out", run, *TRAIN)
+    assert_refused(cli(*with_options(command, ("--steps", 6))), *words)
+    assert contents(run) == before
+
+
 def evaluate(run, *options):
     command = ("evaluate", "metalang", run, "--preset", "tiny-eval", "--sequences", 1, "--context-length", 16,
                "--device", "cpu", "--quiet")  # fmt: skip
@@ -308,6 +344,7 @@ def test_a_damaged_checkpoint(cli, run):
     [
         (("--sequences", 0), ["sequences is 0"]),
         (("--context-length", 0), ["context_length is 0"]),
+        (("--context-length", 1), ["context_length is 1"]),
         (("--preset", "train"), ["preset is 'train'"]),
         (("--preset", "evil"), ["preset is 'evil'", "did you mean eval?"]),
         (("--device", "tpu"), ["device is 'tpu'"]),

@@ -70,6 +70,18 @@ def test_help_of_a_command_shows_its_fields(cli, command, words):
         assert word in result.out
 
 
+def test_what_needs_no_network_needs_no_torch():
+    shown = python(
+        "import sys; sys.modules['torch'] = None\n"
+        "from neophyte.evaluation.language import official_score\n"
+        "from neophyte.cli import main\n"
+        "try: main(['list', '--json'])\n"
+        "except SystemExit as end: print('status', end.code)"
+    )
+    assert '"gpicl-fig3"' in shown
+    assert shown.endswith("status 0\n")
+
+
 def test_version(cli):
     assert cli("--version").out.strip() == neophyte.__version__
 
@@ -78,7 +90,7 @@ def test_version(cli):
     ("missing", "command", "extra"),
     [
         ("cyclopts", "list", "cli"),
-        ("torch", "list", "train"),
+        ("torch", "evaluate metalang x", "train"),
         ("safetensors", "evaluate metalang x", "train"),
         ("matplotlib", "run gpicl-fig12a", "plots"),
         ("datasets", "data fetch pg19", "text"),

@@ -175,7 +175,12 @@ def test_bad_names_are_refused(name):
         Space(name, "train")
 
 
-@pytest.mark.parametrize("index", [-1, 2**63, 0.5, True, np.int64(1)])
+def test_numpy_integers_are_addresses_too():
+    expected = Space("test@1", "train", 3).stream("x", 5).words(4)
+    np.testing.assert_array_equal(Space("test@1", "train", np.int64(3)).stream("x", np.int32(5)).words(4), expected)
+
+
+@pytest.mark.parametrize("index", [-1, 2**63, 0.5, True, np.float64(1)])
 def test_a_bad_index_is_refused(index):
     with pytest.raises(ValueError, match="index is"):
         Space("test@1", "train").stream("x", index)

@@ -55,8 +55,8 @@ def change(size=1):
         raise ValueError(f"size is {size}; allowed: [1, 9]")
 
 
-def task(dataset=Dataset, change=change):
-    return Task("fake/task@1", "a fake", "train", load=dataset, change=change, refusals={"size": {"size": 0}})
+def task(dataset=Dataset, change=change, name="fake/task@1"):
+    return Task(name, "a fake", "train", load=dataset, change=change, refusals={"size": {"size": 0}})
 
 
 class Clock(Dataset):
@@ -257,7 +257,7 @@ def test_certify_reports_disjoint_splits():
     assert found.disjoint
     assert found.complete
     assert found.repeated == (0, 0)
-    assert found.task == "fake/task@1"
+    assert found.tasks == ("fake/task@1", "fake/task@1")
 
 
 def test_certify_compares_all_samples_of_a_seed():
@@ -272,6 +272,32 @@ def test_certify_compares_all_samples_of_a_seed():
 def test_certify_refuses_one_split():
     with pytest.raises(ValueError, match=r"splits is .*; allowed: two different names"):
         certify(task(), ("first", "first"))
+
+
+def test_certify_compares_two_tasks():
+    class Apart(Dataset):
+        def item(self, index):
+            return self.draw("apart", index)
+
+    found = certify(task(), ("first", "first"), other=task(Apart, name="fake/other@1"))
+    assert (found.tasks, found.splits) == (("fake/task@1", "fake/other@1"), ("first", "first"))
+    assert found.disjoint
+    same = certify(task(), ("first", "first"), other=task(name="fake/other@1"))
+    assert same.shared == 600
+
+
+def test_certify_refuses_samples_of_another_form():
+    train, other = registry.get("metalang/train"), registry.get("metalang/tiny-eval")
+    with pytest.raises(ValueError, match=r"task is 'metalang/tiny-eval@1', with samples .*256.*; allowed: .*4096"):
+        certify(train, ("train", "eval"), other=other)
+
+
+def test_certify_works_on_the_training_and_the_test_set():
+    found = certify(
+        registry.get("metalang/tiny-train"), ("train", "eval"), other=registry.get("metalang/tiny-eval"), limit=100
+    )
+    assert found.disjoint
+    assert found.sizes == (65_536, 1536)
 
 
 def test_certify_works_on_a_real_task():

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+from neophyte.core import shards
 from neophyte.core.files import read_json, sha256_file, write_json
 from neophyte.core.shards import StoredArrays, read_manifest, verify_shards, write_shards
 
@@ -91,6 +92,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(folder, tmp_path, fail_on, 
     assert len(rest.calls) == 4 - fail_on
     assert steps == [8, 8, 8, 1]
     assert contents(broken) == contents(folder)
+
+
+def test_samples_are_drawn_in_blocks_and_the_progress_shows_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "BLOCK", 3)
+    blocks, steps = Draw(), []
+    write(tmp_path / "blocks", blocks, progress=steps.append)
+    assert steps == [3, 3, 2] * 3 + [1]
+    assert len(blocks.calls) == len(steps)
+    monkeypatch.undo()
+    write(tmp_path / "whole", Draw())
+    assert contents(tmp_path / "blocks") == contents(tmp_path / "whole")
 
 
 def test_a_finished_run_draws_nothing_again(folder):

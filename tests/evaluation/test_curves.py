@@ -1,15 +1,13 @@
-"""Curves: predictors, bins, means and intervals against direct computation, SciPy and planted truths."""
+"""Curves: bins, means and intervals against direct computation, SciPy and planted truths."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch import nn
 
 from neophyte.evaluation.curves import (
     Losses,
@@ -18,71 +16,14 @@ from neophyte.evaluation.curves import (
     load_losses,
     log_bins,
     mean_interval,
-    model_predictor,
     power_law,
     save_losses,
     span_means,
     student_t,
 )
-from neophyte.models.decoder import Decoder
 
 # Chance of a false alarm of each statistical test, had its fixed seed been drawn at random.
 ALARM = 1e-6
-
-
-class Noisy(nn.Module):
-    """Dropout in training, so that a predictor that forgets evaluation mode is found out."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Embedding(5, 8), nn.Dropout(0.5), nn.Linear(8, 5))
-        self.batches = []
-
-    def forward(self, tokens):
-        self.batches.append(tuple(tokens.shape))
-        return self.layers(tokens)
-
-
-def cross_entropy(model, tokens):
-    """-log p of each token of each sequence, one logit at a time."""
-    nll = np.empty(tokens.shape)
-    with torch.no_grad():
-        for row, sequence in enumerate(tokens):
-            fed = torch.tensor([[0, *sequence[:-1].tolist()]])
-            for t, logits in enumerate(model(fed)[0].double().numpy()):
-                nll[row, t] = np.log(np.exp(logits).sum()) - logits[sequence[t]]
-    return nll
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64])
-@pytest.mark.parametrize("make", [Noisy, lambda: Decoder(vocab_size=5, num_layers=1, d_model=8, num_heads=2)])
-def test_a_models_predictions_are_its_cross_entropy(make, dtype):
-    torch.manual_seed(0)
-    model = make()
-    tokens = np.random.default_rng(0).integers(0, 5, (6, 17)).astype(dtype)
-    found = model_predictor(model.train())(tokens)
-    assert found.shape == (6, 17)
-    np.testing.assert_allclose(found, cross_entropy(model.eval(), tokens), rtol=1e-5, atol=1e-5)
-
-
-def test_the_first_token_is_predicted_from_token_0():
-    model = Decoder(vocab_size=5, num_layers=1, d_model=8, num_heads=2)
-    nll = model_predictor(model)(np.array([[3, 1], [4, 2]], dtype=np.uint8))
-    with torch.no_grad():
-        expected = -model(torch.tensor([[0]]))[0, 0].log_softmax(dim=-1).numpy()
-    np.testing.assert_allclose(nll[:, 0], expected[[3, 4]], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("max_tokens", "rows"), [(1, [1] * 5), (40, [2, 2, 1]), (59, [2, 2, 1]), (60, [3, 2]), (999, [5])]
-)
-def test_a_large_batch_is_cut(max_tokens, rows):
-    torch.manual_seed(0)
-    model, tokens = Noisy(), np.random.default_rng(0).integers(0, 5, (5, 20))
-    whole = model_predictor(model)(tokens)
-    model.batches.clear()
-    np.testing.assert_allclose(model_predictor(model, max_tokens=max_tokens)(tokens), whole, rtol=1e-5)
-    assert model.batches == [(count, 20) for count in rows]
 
 
 @given(st.integers(1, 20_000), st.integers(1, 8))
@@ -95,7 +36,9 @@ def test_bins_cover_every_position_once(length, per_octave):
     assert edges[1] == 1
     # No bin is wider than its share of an octave, up to rounding; the last may be narrower.
     assert (edges[2:] <= edges[1:-1] * 2 ** (1 / per_octave) + 1).all()
-    assert len(edges) <= 2 + (math.log2(length) + 1) * per_octave
+    shares = [length * sixteenths / 16 for sixteenths in (1, 2, 4, 8, 12)]
+    assert len(edges) <= 2 + (math.log2(length) + 1) * per_octave + len(shares)
+    assert {round(share) for share in shares if share >= 1} <= set(edges.tolist())
 
 
 def test_bins_of_the_papers_context():

@@ -1,12 +1,10 @@
-"""Generation probes: what is shown, what is right, and the cached path against the plain one."""
+"""Generation probes: what is shown, and what is right."""
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch import nn
 
 from neophyte.core.addressing import Space
 from neophyte.evaluation.generation import (
@@ -15,12 +13,10 @@ from neophyte.evaluation.generation import (
     ITEMS,
     WORDS,
     Probe,
-    continue_tokens,
     corrupt,
     judge,
     make_probe,
 )
-from neophyte.models.decoder import Decoder
 
 # Chance of a false alarm of each statistical test, had its fixed seed been drawn at random.
 ALARM = 1e-6
@@ -171,67 +167,3 @@ def test_a_perfect_copier_repeats_fifteen_percent_of_errors(task):
     for score in scores:
         assert score["copied_error_rate"] == score["error_rate"]
         assert (score["items"], score["coverage"]) == (400, 1.0)
-
-
-class Plain(nn.Module):
-    """A decoder that hides that it has a cache, and notes what it is fed."""
-
-    def __init__(self, decoder):
-        super().__init__()
-        self.decoder, self.fed = decoder, []
-
-    def forward(self, tokens):
-        self.fed.append(tokens.clone())
-        return self.decoder(tokens)
-
-
-@pytest.fixture(scope="module")
-def decoder():
-    torch.manual_seed(0)
-    model = Decoder(vocab_size=12, num_layers=2, d_model=16, num_heads=2).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model
-
-
-TOKENS = torch.tensor([[3, 4, 5, 3, 4], [1, 1, 2, 9, 11]])
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("seed", [0, 5])
-def test_the_cache_changes_nothing(decoder, temperature, seed):
-    plain = Plain(decoder)
-    one, other = (continue_tokens(model, TOKENS, 30, temperature, seed) for model in (decoder, plain))
-    assert torch.equal(one, other)
-    assert one.shape == (2, 30)
-    assert torch.equal(plain.fed[0], torch.tensor([[0, 3, 4, 5, 3, 4], [0, 1, 1, 2, 9, 11]]))
-    assert [fed.shape[1] for fed in plain.fed] == list(range(6, 36))
-
-
-def test_greedy_continuation_is_the_argmax(decoder):
-    fed = torch.nn.functional.pad(TOKENS, (1, 0))
-    for _ in range(8):
-        fed = torch.cat([fed, decoder(fed)[:, -1].argmax(dim=-1, keepdim=True)], dim=1)
-    assert torch.equal(continue_tokens(decoder, TOKENS, 8, 0.0, 1), fed[:, 6:])
-
-
-def test_another_seed_continues_otherwise(decoder):
-    found = [continue_tokens(decoder, TOKENS, 30, 1.0, seed) for seed in (1, 1, 2)]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_continuations_follow_the_law_at_their_temperature(decoder, cached):
-    model, count = decoder if cached else Plain(decoder), 4000
-    drawn = continue_tokens(model, TOKENS[:1].expand(count, -1), 1, 0.7, 3)[:, 0]
-    with torch.no_grad():
-        logits = decoder(torch.tensor([[0, 3, 4, 5, 3, 4]]))[0, -1].double()
-    law = (logits / 0.7).softmax(dim=-1).numpy()
-    counts, common = np.bincount(drawn, minlength=12), law * count >= 5
-    observed = np.array([*counts[common], counts[~common].sum()])
-    expected = np.array([*law[common], law[~common].sum()]) * count
-    kept = expected > 1e-9  # nothing is left over where all tokens are common
-    assert kept.sum() >= 3
-    assert stats.chisquare(observed[kept], expected[kept]).pvalue > ALARM

@@ -9,8 +9,9 @@ import pytest
 
 from neophyte import metalang
 from neophyte.evaluation.curves import collect_losses, log_bins
-from neophyte.evaluation.language import CONTROLS, corpus_losses, loss_rows, official_score
+from neophyte.evaluation.language import corpus_losses, loss_rows, official_score
 from neophyte.metalang import CorpusSpec, TextCorpus, score_controls
+from neophyte.metalang.references import CONTROLS
 
 SPEC = CorpusSpec(orders=(1, 2, 3), order_sampling="balanced", context_length=200, pilot_tokens=512)
 LENGTH = 64
@@ -64,7 +65,7 @@ def test_scores_are_those_of_the_sequences(losses):
     assert np.isnan(losses.values["oracle"][20:]).all()
     assert np.isnan(losses.values["ngram_true_order"][20:]).all()
     assert {row["predictor"] for row in losses.rows() if row["group"] == "text"} == {
-        "flat", "uniform", "unigram", "ngram", "induction"
+        "flat", "uniform", "unigram", "ngram", "ngram_mixture", "induction"
     }  # fmt: skip
 
 
@@ -143,9 +144,18 @@ def test_rows_say_how_it_falls_over_the_last_doublings(law, first, last):
     assert max(octaves[f"{name}_half_width"] for name in ("first_fall", "last_fall", "bend")) < 0.01
 
 
+def test_rows_say_what_the_model_lacks_against_each_control():
+    losses, _ = planted_losses(lambda t: np.where(t < 384, 3.0, 1.25))
+    found = {row["control"]: row for row in loss_rows(losses, "model") if row["kind"] == "against"}
+    assert found.keys() == {"oracle", "unigram"}
+    for control, excess in (("oracle", 0.55), ("unigram", -1.25)):
+        assert found[control]["late_difference"] == pytest.approx(excess, abs=1e-5)
+        assert found[control]["half_width"] == pytest.approx(0.0, abs=1e-5)
+
+
 def test_rows_hold_curves_regret_and_a_fit():
     rows = loss_rows(planted_losses(lambda t: 0.7 + 3.0 * np.maximum(t, 0.5) ** -0.5)[0], "model")
-    assert {row["kind"] for row in rows} == {"curve", "regret", "fit", "drop", "octaves"}
+    assert {row["kind"] for row in rows} == {"curve", "regret", "fit", "drop", "against", "octaves"}
     assert only(rows, "fit")["exponent"] == pytest.approx(0.5, abs=0.02)
     late = [row for row in rows if row["kind"] == "regret"][-1]
     assert late["mean_nats"] == pytest.approx(3.0 * 480**-0.5, rel=0.05)
@@ -217,6 +227,28 @@ def test_the_official_sequences_are_fixed():
     assert list(score.by_order) == [2, 3, 4, 5, 6, 7, 8]
     assert score.task == "metalang/eval@1 split eval seed 0"
     assert (score.low, score.high) == (-math.inf, math.inf), "one sequence an order says nothing of the spread"
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda tokens: np.full(tokens.shape, np.nan), "nan"),
+        (lambda tokens: np.full(tokens.shape, -3.4), "values from -3.4"),
+        (lambda tokens: np.full((1, tokens.shape[1]), 3.4), r"\(1, 16\) for tokens \(7, 16\)"),
+        (lambda tokens: tokens, "uint8"),
+    ],
+    ids=["nan", "log p", "one row", "tokens"],
+)
+def test_what_cannot_be_a_prediction_is_refused(result, message):
+    with pytest.raises(ValueError, match=rf"the predictor returned .*{message}"):
+        official_score(result, sequences=1, context_length=16)
+    with pytest.raises(ValueError, match="the predictor returned"):
+        corpus_losses({"bad": result}, metalang.corpus("eval", context_length=16), 7)
+
+
+def test_a_score_of_no_sequences_is_refused():
+    with pytest.raises(ValueError, match="sequences is 0"):
+        official_score(Uniform(), sequences=0)
 
 
 def test_the_interval_is_the_spread_over_sequences():

@@ -4,7 +4,8 @@ import itertools
 
 from neophyte.core.files import write_json
 from neophyte.evaluation.curves import log_bins
-from neophyte.evaluation.language import CONTROLS, TEXT
+from neophyte.metalang.references import CONTROLS
+from neophyte.metalang.text import TEXT
 from neophyte.running.trials import prepare
 
 LENGTH = 512

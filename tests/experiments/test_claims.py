@@ -5,15 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
+from neophyte.evaluation.curves import mean_interval
 from neophyte.evaluation.generation import ITEMS
-from neophyte.evaluation.language import TEXT
 from neophyte.experiments.base import FAILS, HOLDS, UNDECIDED, UNTESTED, above, all_of, within
-from neophyte.experiments.metalang.claims import claims_demo, claims_fig3, claims_fig5
+from neophyte.experiments.metalang.claims import BEND, _log_linear, claims_demo, claims_fig3, claims_fig5
 from neophyte.experiments.metalang.generation import claims_fig4
 from neophyte.experiments.metalang.scales import SCALES
 from neophyte.experiments.metalang.training import claims_fig12a, claims_table1
 from neophyte.experiments.registry import EXPERIMENTS
 from neophyte.metalang.spec import EVAL_ORDERS
+from neophyte.metalang.text import TEXT
 
 from .handmade import changed, difference, evaluation, octaves
 
@@ -52,6 +53,21 @@ def test_all_of_takes_the_worst():
     assert all_of([HOLDS, UNDECIDED, FAILS]) == FAILS
     assert all_of([HOLDS, UNDECIDED]) == UNDECIDED
     assert all_of([HOLDS, HOLDS]) == HOLDS
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("first", "last"), [(0.2, 0.2), (0.2, 0.13), (0.2, 0.115), (0.2, 0.05), (0.0, -0.01)])
+def test_linearity_is_judged_as_sequence_by_sequence(first, last, sign):
+    rng = np.random.default_rng(3)
+    spread = rng.multivariate_normal([first, last], [[0.02, -0.008], [-0.008, 0.01]], 200)
+    one, two = spread.T if sign > 0 else spread.T[::-1]
+    row = {"group": "7"}
+    for name, values in {"first_fall": one, "last_fall": two, "bend": one - two}.items():
+        row[name], row[f"{name}_half_width"] = mean_interval(values)
+    slack = [BEND * (one + two) / 2 - side * (one - two) for side in (1, -1)]
+    expected = all_of(above(*mean_interval(values)) for values in slack)
+    assert _log_linear(row)[0] == expected
+    assert expected == (HOLDS if last == 0.2 else FAILS if last == 0.05 else UNDECIDED)
 
 
 FIG3 = evaluation(LARGE, EVAL_ORDERS)

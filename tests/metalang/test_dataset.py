@@ -250,6 +250,16 @@ def test_a_preset_has_its_own_split_and_takes_changes():
     assert metalang.corpus(CorpusSpec()).split == "train"
 
 
+def test_numpy_numbers_make_the_same_corpus():
+    plain = metalang.corpus("tiny-eval", seed=3, context_length=16, orders=(2,), lam=4.0, calibrate=False)
+    scalars = {"context_length": np.int32(16), "orders": (np.int64(2),), "lam": np.float32(4.0)}
+    other = metalang.corpus("tiny-eval", seed=np.int64(3), calibrate=np.bool_(False), **scalars)
+    assert other.spec == plain.spec
+    assert other.spec.identity == plain.spec.identity
+    np.testing.assert_array_equal(other[np.int64(1)], plain[1])
+    assert other.language(np.int64(1)).order == 2
+
+
 def test_losses_and_canonical_rows_are_the_sequences_own():
     corpus = quick("shared", context_length=200)
     batch = corpus.batch([4, 2], nll=True)

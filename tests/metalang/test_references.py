@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neophyte import metalang
-from neophyte.metalang.references import induction, ngram, score_controls, uniform, unigram
+from neophyte.metalang.references import CONTROLS, induction, ngram, ngram_mixture, score_controls, uniform, unigram
 
 from . import twin
 
@@ -21,6 +21,8 @@ PREDICTORS = {
     "ngram 0": (lambda x, n: ngram(x, n, 0), lambda x, n: twin.witten_bell(x, n, 0)),
     "ngram 2": (lambda x, n: ngram(x, n, 2), lambda x, n: twin.witten_bell(x, n, 2)),
     "ngram 5": (ngram, lambda x, n: twin.witten_bell(x, n, 5)),
+    "mixture 2": (lambda x, n: ngram_mixture(x, n, 2), lambda x, n: twin.ngram_mixture(x, n, 2)),
+    "mixture 5": (ngram_mixture, lambda x, n: twin.ngram_mixture(x, n, 5)),
     "induction": (induction, lambda x, n: twin.induction(x, n, MAX_LENGTH)),
 }
 each_predictor = pytest.mark.parametrize("name", PREDICTORS)
@@ -130,6 +132,31 @@ def test_uniform_is_the_log_of_the_vocabulary():
     np.testing.assert_array_equal(got, np.full((2, 3), np.float32(math.log(32))))
 
 
+@pytest.mark.parametrize("order", [2, 4, 8])
+def test_the_mixture_is_hardly_worse_than_the_best_of_its_orders(order):
+    corpus = metalang.corpus("eval", orders=(order,), position_weights="published")
+    tokens = corpus.batch(range(8)).tokens
+    each = {k: ngram(tokens, 32, k) for k in range(6)}
+    mixed = ngram_mixture(tokens, 32)
+    for first, last in ((0, 64), (64, 256), (256, 1024), (1024, 4096)):  # the best order is another in each
+        best = min(scores[:, first:last].mean() for scores in each.values())
+        assert mixed[:, first:last].mean() < best + 0.03
+    # Fixed share's bound on the whole sequence, against the best single order in hindsight: what the experts' equal
+    # first weights cost, and what never being dealt out cost it, ln(1 / prod(1 - 1 / (t + 2))) = ln(T + 1).
+    bound = math.log(7) + math.log(tokens.shape[1] + 1)
+    for row in range(8):
+        best = min(scores[row].sum(dtype=np.float64) for scores in each.values())
+        assert mixed[row].sum(dtype=np.float64) <= best + bound
+
+
+def test_the_true_order_of_published_languages_is_one_less():
+    for weights, law, less in (("published", "additive", 1), ("recency", "additive", 0), ("published", "joint", 0)):
+        corpus = metalang.corpus("tiny-eval", position_weights=weights, law=law)
+        tokens = corpus.batch(range(3)).tokens
+        expected = ngram(tokens, 32, np.array([2, 3, 4]) - less).mean(axis=1)
+        np.testing.assert_allclose(corpus.losses(range(3))["ngram_true_order"], expected, rtol=1e-6)
+
+
 def test_each_row_may_have_an_order_of_its_own():
     corpus = metalang.corpus("tiny-eval")
     tokens = corpus.batch(range(4)).tokens
@@ -144,7 +171,7 @@ def test_rows_do_not_depend_on_each_other_or_on_threads():
     tokens = metalang.corpus("tiny-eval").batch(range(5)).tokens
     orders = np.array([2, 3, 4, 2, 3])
     whole = score_controls(tokens, 32, orders=orders)
-    assert whole.keys() == {"uniform", "unigram", "ngram", "induction", "ngram_true_order"}
+    assert whole.keys() == {*CONTROLS} - {"oracle"}
     threaded = score_controls(tokens, 32, orders=orders, threads=3)
     for name, scores in whole.items():
         np.testing.assert_array_equal(threaded[name], scores)
@@ -152,6 +179,7 @@ def test_rows_do_not_depend_on_each_other_or_on_threads():
         np.testing.assert_array_equal(scores, alone)
     np.testing.assert_array_equal(whole["ngram_true_order"], ngram(tokens, 32, orders))
     np.testing.assert_array_equal(whole["ngram"], ngram(tokens, 32, 5))
+    np.testing.assert_array_equal(whole["ngram_mixture"], ngram_mixture(tokens, 32, 5))
 
 
 def test_without_orders_there_is_no_true_order():

@@ -69,6 +69,23 @@ def witten_bell(tokens, vocab_size, max_order):
     return np.array(rows)
 
 
+def ngram_mixture(tokens, vocab_size, max_order):
+    """Return the predictions of the mixture of n-grams, float64 (T + 1, N), from weights kept as logarithms."""
+    laws = [np.full((len(tokens) + 1, vocab_size), 1.0 / vocab_size)]
+    laws += [witten_bell(tokens, vocab_size, order) for order in range(max_order + 1)]
+    logs = np.full(len(laws), -np.log(len(laws)))
+    rows = []
+    for t in range(len(tokens) + 1):
+        weights = np.exp(logs)
+        rows.append(sum(w * law[t] for w, law in zip(weights, laws, strict=True)))
+        if t < len(tokens):
+            logs = logs + np.log([law[t][tokens[t]] for law in laws])
+            logs -= np.log(np.exp(logs).sum())
+            share = 1.0 / (t + 2)
+            logs = np.log((1.0 - share) * np.exp(logs) + share / len(laws))
+    return np.array(rows)
+
+
 def induction(tokens, vocab_size, max_length):
     """Return the predictions of the copying rule, float64 (T + 1, N)."""
     right, tried = Counter(), Counter()

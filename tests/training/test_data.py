@@ -55,6 +55,27 @@ def test_a_dataset_is_the_same_for_every_number_of_workers(workers):
     assert [len(batch) for batch in batches] == [70] * 14 + [20]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_corpus_is_the_same_in_a_workers_process(workers):
+    stream = TokenStream(metalang.corpus(SPEC), 3)
+    batches = torch.cat(list(itertools.islice(loader(stream, workers, batch_size=None), 6)))
+    np.testing.assert_array_equal(batches.numpy(), metalang.corpus(SPEC).batch(np.arange(18)).tokens)
+
+
+def test_a_data_set_ends_where_its_source_does():
+    data = TokenDataset(metalang.corpus(SPEC))
+    assert len(list(data)) == len(data) == 40
+    for index in (40, -1):
+        with pytest.raises(IndexError, match=rf"index is {index}; allowed: \[0, 40\)"):
+            data[index]
+
+
+def test_a_finite_source_begins_again():
+    text = TextCorpus(context_length=100).first(5)
+    batches = torch.cat(list(itertools.islice(TokenStream(text, 3), 4)))
+    np.testing.assert_array_equal(batches.numpy(), text.batch([0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]))
+
+
 def test_a_corpus_streams_from_a_copy():
     # A worker's copy comes by pickle.
     corpus = metalang.corpus(SPEC)

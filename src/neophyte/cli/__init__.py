@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if type(error).__name__ != "TrialError":
             raise
         _fail(str(error), 1)
+    except MemoryError as error:
+        _fail(f"out of memory ({error}); allowed: smaller sizes", 2)
     except FloatingPointError as error:
         _fail(str(error), 1)
     except KeyboardInterrupt:
@@ -71,7 +73,7 @@ def _make_app(app_class: Any) -> Any:
         group.command(f"{_METALANG}:{verb}", name="metalang", help=text)
         app.command(group)
     app.command(f"{_COMMON}:verify", name="verify", help="Check a data set on disk against its recipe.")
-    app.command(f"{_COMMON}:certify", name="certify", help="Prove that two splits of a task share no sample.")
+    app.command(f"{_COMMON}:certify", name="certify", help="Compare the samples of a training and a test set.")
     app.command(f"{_COMMON}:run", name="run", help="Run an experiment: its table, figure and claims.")
     data = app_class(name="data", help="Fetch outside data sets.")
     data.command(f"{_COMMON}:fetch", name="fetch", help="Download a data set (the only command that uses the network).")

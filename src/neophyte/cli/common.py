@@ -61,22 +61,25 @@ def verify(folder: Path, *, full: bool = False, quiet: Quiet = False) -> None:
 
 def certify(
     task: str,
+    other: str | None = None,
     *,
-    splits: tuple[str, str] = ("train", "eval"),
+    splits: tuple[str, str] | None = None,
     seed: int = 0,
     limit: int = 20_000,
     threads: int = 1,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prove that two splits of a task share no sample, by hashes of all that are checked.
+    """Compare a training set with a test set, sample by sample: none of those checked may lie in both.
 
     Parameters
     ----------
     task
         Name of a registered task, such as metalang/train.
+    other
+        Name of another one, such as metalang/eval; by default two splits of TASK are compared.
     splits
-        The two splits.
+        The two splits; by default those of TASK and OTHER, or train and eval of TASK.
     seed
         The seed of both.
     limit
@@ -87,21 +90,23 @@ def certify(
     from neophyte.core import registry
     from neophyte.core.contract import certify as compare
 
-    chosen = registry.get(task)
-    size = len(chosen.dataset())
-    total = 2 * (min(limit, size) if limit else size)
+    first = registry.get(task)
+    second = registry.get(other) if other else first
+    chosen = splits or ((first.split, second.split) if other else ("train", "eval"))
+    sizes = [len(one.dataset()) for one in (first, second)]
+    total = sum(min(limit, size) if limit else size for size in sizes)
     with progress("certify", total, "samples", quiet) as advance:
-        found = compare(chosen, splits, seed=seed, limit=limit or None, threads=threads, progress=advance)
+        found = compare(first, chosen, other=second, seed=seed, limit=limit or None, threads=threads, progress=advance)
     if as_json:
-        print_json({"task": found.task, "splits": found.splits, "checked": found.checked, "sizes": found.sizes,
+        print_json({"tasks": found.tasks, "splits": found.splits, "checked": found.checked, "sizes": found.sizes,
                     "shared": found.shared, "repeated": found.repeated, "disjoint": found.disjoint,
                     "complete": found.complete})  # fmt: skip
     else:
-        (one, two), (a, b) = splits, found.checked
-        extent = "all" if found.complete else f"of {found.sizes[0]:,} and {found.sizes[1]:,}"
+        one, two = (f"{name} {split!r}" for name, split in zip(found.tasks, found.splits, strict=True))
+        extent = "all" if found.complete else f"of {found.sizes[1]:,} and {found.sizes[0]:,}"
         console.print(
-            f"{found.task}: {found.shared} of {b:,} samples of {two!r} are among {a:,} of {one!r} ({extent}); "
-            f"repeats inside: {found.repeated[0]} and {found.repeated[1]}",
+            f"{found.shared} of {found.checked[1]:,} samples of {two} are among {found.checked[0]:,} of {one} "
+            f"({extent}); repeats inside: {found.repeated[1]} and {found.repeated[0]}",
             markup=False,
         )
     if not found.disjoint:

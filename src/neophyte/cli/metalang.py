@@ -100,7 +100,7 @@ def generate(
     preset: str = "tiny-train",
     split: str | None = None,
     seed: int = 0,
-    shard_size: int = 8192,
+    shard_size: int | None = None,
     threads: int = 1,
     options: CorpusOptions = None,
     quiet: Quiet = False,
@@ -120,7 +120,7 @@ def generate(
     seed
         Seed of the corpus.
     shard_size
-        Sequences in a shard.
+        Sequences in a shard; by default 8192, or as many as make a quarter of a gigabyte if that is fewer.
     threads
         Threads to draw with.
     """
@@ -175,7 +175,12 @@ def train(
 
     corpus = _corpus(preset, split, corpus_seed, options)
     spec = TrainSpec(**given(train_options))
-    config = model_config(model, {"vocab_size": corpus.spec.vocab_size, **_json_object("model_args", model_args)})
+    arguments = _json_object("model_args", model_args)
+    if arguments.get("vocab_size", corpus.spec.vocab_size) != corpus.spec.vocab_size:
+        raise ValueError(
+            f"vocab_size is {arguments['vocab_size']!r} in model_args; allowed: {corpus.spec.vocab_size}, the corpus's"
+        )
+    config = model_config(model, {"vocab_size": corpus.spec.vocab_size, **arguments})
     with progress("train", spec.steps, "steps", quiet) as advance:
         shown = [0]
 
@@ -189,9 +194,10 @@ def train(
         return
     from neophyte.training.metrics import read_metrics
 
-    lines = read_metrics(out)
-    console.print(f"{out}: {count_parameters(trained):,} parameters, {spec.steps} steps, "
-                  f"loss {lines[0]['loss_nats']:.3f} -> {lines[-1]['loss_nats']:.3f} nats", markup=False)  # fmt: skip
+    said = f"{out}: {count_parameters(trained):,} parameters"
+    if lines := read_metrics(out):
+        said += f", {lines[-1]['step']} steps, loss {lines[0]['loss_nats']:.3f} -> {lines[-1]['loss_nats']:.3f} nats"
+    console.print(said, markup=False)
 
 
 def _json_object(field: str, text: str) -> dict[str, Any]:
@@ -249,12 +255,14 @@ def evaluate(
         Threads for the generator.
     """
     from neophyte.core.spec import check_integer
-    from neophyte.evaluation.curves import model_predictor
     from neophyte.evaluation.language import official_score
+    from neophyte.evaluation.networks import model_predictor
     from neophyte.models.loading import load_model
     from neophyte.training.loop import pick_device
 
     check_integer("sequences", sequences, 1)
+    if context_length is not None:
+        check_integer("context_length", context_length, 2)
     model, config = load_model(checkpoint, trust=trust_model)
     spec = metalang.corpus(preset).spec
     if config.get("vocab_size", spec.vocab_size) != spec.vocab_size:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neophyte.core import kernels
-from neophyte.core.spec import check_integer
+from neophyte.core.spec import check_integer, set_plain
 
 MAX_SEED = 2**63 - 1
 MAX_INDEX = 2**63 - 1
@@ -35,6 +35,7 @@ class Space:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        set_plain(self)
         for field in ("task", "split"):
             value = getattr(self, field)
             if not isinstance(value, str) or not value:

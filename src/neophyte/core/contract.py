@@ -154,7 +154,7 @@ class Certificate:
     """What `certify` found about two splits.
 
     Attributes:
-        task: Name of the task.
+        tasks: Name of each split's task.
         splits: The two splits' names.
         checked: How many samples of each split were compared.
         sizes: How many samples each split has.
@@ -162,7 +162,7 @@ class Certificate:
         repeated: How many of the checked samples of each split occur earlier in it.
     """
 
-    task: str
+    tasks: tuple[str, str]
     splits: tuple[str, str]
     checked: tuple[int, int]
     sizes: tuple[int, int]
@@ -184,26 +184,36 @@ def certify(
     task: Task,
     splits: tuple[str, str],
     *,
+    other: Task | None = None,
     seed: int = 0,
     limit: int | None = None,
     threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Certificate:
-    """Compare the samples of two splits of a task: hashes of their canonical form, then whole samples where two agree.
+    """Compare the samples of two splits: hashes of their canonical form, then whole samples where two agree.
 
     Args:
         task: A registered task.
         splits: Names of two splits.
+        other: The task of the second split, where that is another, such as the test set's.
         seed: The seed of both.
         limit: Check at most so many samples of each; None checks all.
         threads: Threads to draw with.
         progress: Called with the number of samples done after each block.
+
+    Raises:
+        ValueError: The two splits are one, or the two tasks' samples have different forms.
     """
-    if splits[0] == splits[1]:
+    tasks = (task, other or task)
+    if splits[0] == splits[1] and tasks[0] == tasks[1]:
         raise ValueError(f"splits is {splits}; allowed: two different names")
     if limit is not None:
         check_integer("limit", limit, 1)
-    datasets = [task.dataset(split, seed) for split in splits]
+    datasets = [one.dataset(split, seed) for one, split in zip(tasks, splits, strict=True)]
+    forms = [{name: (f.dtype.str, f.shape) for name, f in dataset.fields().items()} for dataset in datasets]
+    if forms[0] != forms[1]:
+        raise ValueError(f"task is {tasks[1].name!r}, with samples {forms[1]}; allowed: one with the samples of "
+                         f"{tasks[0].name}, {forms[0]}")  # fmt: skip
     hashes = [_canonical_hashes(dataset, limit, threads, progress) for dataset in datasets]
     # Canonical forms may be shortened: only those that occur twice need a look at the whole.
     often = {value for value, count in Counter(hashes[0] + hashes[1]).items() if count > 1}
@@ -213,7 +223,7 @@ def certify(
             found[index] = _digest(*(whole[name][0] for name in sorted(whole)))
     known = set(hashes[0])
     return Certificate(
-        task.name,
+        (tasks[0].name, tasks[1].name),
         splits,
         checked=(len(hashes[0]), len(hashes[1])),
         sizes=(len(datasets[0]), len(datasets[1])),

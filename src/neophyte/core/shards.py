@@ -13,6 +13,7 @@ from neophyte.core.spec import check_integer
 
 FORMAT = "neophyte-shards-1"
 MANIFEST = "manifest.json"
+BLOCK = 256  # samples drawn at once
 
 Draw = Callable[[np.ndarray], np.ndarray]
 
@@ -23,7 +24,7 @@ def write_shards(
     draw: Draw,
     count: int,
     *,
-    shard_size: int = 8192,
+    shard_size: int,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write samples 0..count-1 as shards; a run that was killed goes on where it stopped.
@@ -34,7 +35,7 @@ def write_shards(
         draw: Indices (batch,) to an array (batch, ...).
         count: Number of samples.
         shard_size: Samples in a shard; the last one may hold fewer.
-        progress: Called with the number of samples done after each shard.
+        progress: Called with the number of samples done after each block of them.
 
     Returns:
         The manifest.
@@ -52,18 +53,31 @@ def write_shards(
         name = f"shard-{number:05d}.npy"
         if number < len(manifest["shards"]):
             load_shard(folder, manifest["shards"][number], check=True)
+            if progress:
+                progress(rows)
         else:
-            samples = draw(np.arange(start, start + rows))
+            samples = _draw_blocks(draw, start, rows, progress)
             with atomic_write(folder / name) as file:
                 np.save(file, samples)
             manifest["shards"].append({"file": name, "rows": rows, "sha256": sha256_file(folder / name)})
             write_json(folder / MANIFEST, manifest)
-        if progress:
-            progress(rows)
     if not manifest["complete"]:
         manifest["complete"] = True
         write_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def _draw_blocks(draw: Draw, start: int, rows: int, progress: Callable[[int], None] | None) -> np.ndarray:
+    """Return the samples start, ..., start + rows - 1, drawn a block at a time so that progress shows."""
+    samples = np.empty(0)
+    for done in range(0, rows, BLOCK):
+        block = draw(np.arange(start + done, start + min(done + BLOCK, rows)))
+        if done == 0:
+            samples = np.empty((rows, *block.shape[1:]), dtype=block.dtype)
+        samples[done : done + BLOCK] = block
+        if progress:
+            progress(len(block))
+    return samples
 
 
 def _begin(folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:

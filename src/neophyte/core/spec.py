@@ -11,16 +11,19 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 Spec = TypeVar("Spec")
 
 
 def check_integer(field: str, value: Any, low: int, high: int | None = None) -> None:
-    """Raise ValueError unless `value` is an integer in [low, high].
+    """Raise ValueError unless `value` is an integer, Python's or NumPy's, in [low, high].
 
     Booleans are refused: `True` is an integer in Python and never what the user meant.
     """
     allowed = f"an integer of at least {low}" if high is None else f"an integer in [{low}, {high}]"
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+    good = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not good or value < low or (high is not None and value > high):
         raise ValueError(f"{field} is {value!r}; allowed: {allowed}")
 
 
@@ -38,6 +41,22 @@ def check_boolean(field: str, value: Any) -> None:
     """Raise ValueError unless `value` is True or False; 1 and 0 equal them, but are other JSON."""
     if not isinstance(value, bool):
         raise ValueError(f"{field} is {value!r}; allowed: True or False")
+
+
+def set_plain(spec: Any) -> None:
+    """Turn the NumPy scalars in a frozen spec's fields into Python's own, which JSON and addresses take.
+
+    Args:
+        spec: The spec, still in its `__post_init__`.
+    """
+
+    def plain(value: Any) -> Any:
+        return value.item() if isinstance(value, np.generic) else value
+
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        new = tuple(plain(item) for item in value) if isinstance(value, tuple) else plain(value)
+        object.__setattr__(spec, field.name, new)
 
 
 def set_reals(spec: Any, *fields: str) -> None:

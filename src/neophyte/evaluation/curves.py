@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
-from torch.nn import functional as F
 
 from neophyte.core.addressing import Space
 from neophyte.core.files import atomic_write
@@ -18,33 +15,14 @@ from neophyte.core.files import atomic_write
 Predictor = Callable[[np.ndarray], np.ndarray]  # tokens (batch, time) -> -log p in nats, float (batch, time)
 
 
-def model_predictor(model: nn.Module, device: torch.device | str = "cpu", max_tokens: int = 65_536) -> Predictor:
-    """Turn a network into a predictor: it is fed token 0 and then all but the last token.
-
-    Args:
-        model: Maps int64 tokens (batch, time) to logits (batch, time, vocab_size).
-        device: Where to run it.
-        max_tokens: Tokens in one forward pass, at most (one sequence at least).
-    """
-    model = model.to(device).eval()
-
-    @torch.inference_mode()
-    def predict(tokens: np.ndarray) -> np.ndarray:
-        rows = max(1, max_tokens // tokens.shape[1])
-        parts = []
-        for piece in torch.from_numpy(tokens.astype(np.int64)).split(rows):
-            piece = piece.to(device)
-            logits = model(F.pad(piece[:, :-1], (1, 0))).float()
-            parts.append(F.cross_entropy(logits.transpose(1, 2), piece, reduction="none").cpu().numpy())
-        return np.concatenate(parts)
-
-    return predict
-
-
 def log_bins(length: int, per_octave: int = 4) -> np.ndarray:
-    """Return bin edges over positions 0..length, int64: single positions first, then `per_octave` bins a doubling."""
+    """Return bin edges over positions 0..length, int64: single positions first, then `per_octave` bins a doubling.
+
+    The sixteenth, eighth, quarter, half and three quarters of the length are edges too, for `span_means`.
+    """
     octaves = np.arange(0, np.log2(length) + 1 / per_octave, 1 / per_octave)
-    edges = np.unique(np.rint(2.0**octaves).astype(np.int64))
+    shares = np.array([1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4]) * length
+    edges = np.unique(np.rint(np.concatenate([2.0**octaves, shares[shares >= 1]])).astype(np.int64))
     return np.concatenate([[0], edges[edges < length], [length]])
 
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from neophyte.core.addressing import Space, Stream
 from neophyte.core.spec import check_choice, check_integer, check_real
-from neophyte.models.decoder import Decoder, draw_token
 
 SEPARATOR = ";"
 UNKNOWN = "?"  # a generated token that no character was mapped to
@@ -91,21 +88,6 @@ def make_probe(task: str, num_items: int, index: int, *, error_rate: float = 0.1
     shown = [corrupt(item, task, errors) if bad else item for item, bad in zip(items, wrong, strict=True)]
     tokens = space.stream("injection", index).permutation(vocab_size)[: len(ALPHABETS[task])]
     return Probe(task, shown, wrong, tokens)
-
-
-@torch.inference_mode()
-def continue_tokens(model: nn.Module, tokens: Tensor, length: int, temperature: float, seed: int) -> Tensor:
-    """Generate `length` tokens after `tokens` (batch, time), with the model's cache where it has one.
-
-    The model is fed token 0 first, as in training.
-    """
-    generator = torch.Generator(tokens.device).manual_seed(seed)
-    fed = torch.nn.functional.pad(tokens, (1, 0))
-    if isinstance(model, Decoder):
-        return model.generate(fed, length, temperature=temperature, generator=generator)
-    for _ in range(length):
-        fed = torch.cat([fed, draw_token(model(fed)[:, -1], temperature, generator)], dim=1)
-    return fed[:, -length:]
 
 
 def judge(generated: str, probe: Probe) -> dict[str, float]:

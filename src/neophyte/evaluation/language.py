@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from neophyte import metalang
+from neophyte.core.spec import check_integer
 from neophyte.evaluation.curves import (
     Losses,
     Predictor,
@@ -20,9 +21,8 @@ from neophyte.evaluation.curves import (
     span_means,
 )
 from neophyte.metalang import Corpus, TextCorpus, score_controls
-
-TEXT = "text"
-CONTROLS = ("oracle", "ngram_true_order", "ngram", "induction", "unigram", "uniform")
+from neophyte.metalang.references import CONTROLS
+from neophyte.metalang.text import TEXT
 
 
 def corpus_losses(
@@ -52,24 +52,41 @@ def corpus_losses(
     def batches() -> Iterator[tuple[list[Any], dict[str, np.ndarray]]]:
         for start in range(0, sequences, batch_size):
             batch = corpus.batch(np.arange(start, min(start + batch_size, sequences)), nll=True, threads=threads)
-            controls = score_controls(batch.tokens, corpus.spec.vocab_size, orders=batch.orders, threads=threads)
-            scores = {name: predict(batch.tokens) for name, predict in predictors.items()}
+            orders = corpus.spec.true_orders(batch.orders)
+            controls = score_controls(batch.tokens, corpus.spec.vocab_size, orders=orders, threads=threads)
+            scores = {name: _predictions(predict, batch.tokens) for name, predict in predictors.items()}
             yield batch.orders.tolist(), {**scores, **controls, "oracle": batch.nll}
         for start in range(0, len(text) if text else 0, batch_size):
             assert text is not None
             tokens = text.batch(range(start, min(start + batch_size, len(text))))
-            scores = {name: predict(tokens) for name, predict in predictors.items()}
+            scores = {name: _predictions(predict, tokens) for name, predict in predictors.items()}
             yield [TEXT] * len(tokens), {**scores, **score_controls(tokens, text.vocab_size, threads=threads)}
 
     return collect_losses(batches(), log_bins(corpus.spec.context_length), progress)
+
+
+def _predictions(predict: Predictor, tokens: np.ndarray) -> np.ndarray:
+    """Return what the predictor says of the tokens.
+
+    Raises:
+        ValueError: It cannot be -log p of each of them.
+    """
+    nll = np.asarray(predict(tokens))
+    if nll.shape != tokens.shape or nll.dtype.kind != "f":
+        raise ValueError(f"the predictor returned {nll.dtype} {nll.shape} for tokens {tokens.shape}; allowed: float "
+                         "-log p in nats, of the same shape")  # fmt: skip
+    if not np.isfinite(nll).all() or nll.min() < -1e-4:  # a float32 softmax may round p to a little over 1
+        raise ValueError(f"the predictor returned values from {nll.min()} to {nll.max()}; allowed: -log p in nats, "
+                         "finite and not negative")  # fmt: skip
+    return nll
 
 
 def loss_rows(losses: Losses, label: str) -> list[dict[str, Any]]:
     """Return what the losses say of one predictor, as flat rows.
 
     Kinds of rows: "curve" (the predictor's and every control's), "regret" (its excess over the oracle, paired by
-    sequence), "fit" (exponents of the excess), "drop" (how far it falls, and against the unigram control) and "octaves"
-    (how it falls over the last two doublings of the context).
+    sequence), "fit" (exponents of the excess), "drop" (how far it falls, and against the unigram control), "against"
+    (its excess over each control late in the context) and "octaves" (how it falls over the last two doublings).
     """
     groups = list(dict.fromkeys(losses.groups))
     rows = [{"kind": "curve", **row} for row in losses.rows()]
@@ -79,6 +96,7 @@ def loss_rows(losses: Losses, label: str) -> list[dict[str, Any]]:
             if fit := power_law(losses, label, group):
                 rows.append({"kind": "fit", **fit})
         rows.append({"kind": "drop", "predictor": label, "group": str(group), **_drop(losses, label, group)})
+        rows += _against(losses, label, group)
         rows.append({"kind": "octaves", "predictor": label, "group": str(group), **_octaves(losses, label, group)})
     return rows
 
@@ -101,6 +119,18 @@ def _drop(losses: Losses, label: str, group: Any) -> dict[str, Any]:
         "below_unigram_half_width": float(gap_half_width),
         "sequences": len(early),
     }
+
+
+def _against(losses: Losses, label: str, group: Any) -> list[dict[str, Any]]:
+    """Return the excess over each control in the last quarter of the context, paired by sequence."""
+    late = span_means(losses, label, group, 0.75, 1.0)
+    rows = []
+    for control in (name for name in CONTROLS if name in losses.values):
+        mean, half_width = mean_interval(late - span_means(losses, control, group, 0.75, 1.0))
+        if np.isfinite(mean):  # text has no oracle and no true order
+            rows.append({"kind": "against", "predictor": label, "control": control, "group": str(group),
+                         "late_difference": float(mean), "half_width": float(half_width)})  # fmt: skip
+    return rows
 
 
 def _octaves(losses: Losses, label: str, group: Any) -> dict[str, float]:
@@ -163,8 +193,10 @@ def official_score(
         progress: Called with the number of sequences in each batch.
 
     Raises:
-        ValueError: The preset's orders do not take turns, so that there is no sequence s of each order.
+        ValueError: The preset's orders do not take turns, so that there is no sequence s of each order, or the
+            predictor's result cannot be -log p of each token.
     """
+    check_integer("sequences", sequences, 1)
     changes: dict[str, Any] = {} if context_length is None else {"context_length": context_length}
     corpus = metalang.corpus(preset, seed=OFFICIAL_SEED, **changes)
     if corpus.spec.order_sampling != "balanced" and len(corpus.spec.orders) > 1:
@@ -174,7 +206,8 @@ def official_score(
     total = sequences * len(corpus.spec.orders)
     for start in range(0, total, batch_size):
         batch = corpus.batch(np.arange(start, min(start + batch_size, total)), nll=True, threads=threads)
-        excess = predict(batch.tokens)[:, half:].astype(np.float64) - batch.nll[:, half:]
+        nll = _predictions(predict, batch.tokens)
+        excess = nll[:, half:].astype(np.float64) - batch.nll[:, half:]
         regrets.append(excess.mean(axis=1))
         orders.append(batch.orders)
         if progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ class Experiment:
         trials: Scale -> the trials whose rows it is made from.
         draw: (rows, path, caption) -> None; draws the figure into the PNG file `path`. None where there is no figure.
         claims: (rows, scale) -> what the rows say of the paper's statements.
+        check: (trials) -> None; raises ValueError where something that they read is not there.
         required: Whether a claim that does not hold, or is undecided, is a failure of the command.
         scales: The scales it can be run at.
     """
@@ -77,6 +78,7 @@ class Experiment:
     trials: Callable[[str], list[Trial]]
     draw: Callable[[list[Row], Path, str], None] | None
     claims: Callable[[list[Row], str], list[Claim]]
+    check: Callable[[list[Trial]], None] = lambda trials: None
     required: bool = False
     scales: tuple[str, ...] = SCALES
 
@@ -118,13 +120,18 @@ def run_experiment(
     check_choice("scale", scale, experiment.scales)
     folder = Path(out) / experiment.name
     manifest = folder / "manifest.json"
-    if manifest.exists() and (found := read_json(manifest).get("scale")) != scale:
-        raise ValueError(
-            f"{folder}: holds the scale {found!r}; allowed: {found!r} again, or another --out for {scale!r}"
-        )
-    if experiment.draw:
-        importlib.import_module("matplotlib")  # where it is missing, say so before hours of training
+    if manifest.exists():
+        found = read_json(manifest)
+        if not isinstance(found, dict) or "scale" not in found:
+            raise ValueError(f"{manifest}: is not an experiment's manifest; remove it, or use another --out")
+        if found["scale"] != scale:
+            raise ValueError(f"{folder}: holds the scale {found['scale']!r}; allowed: {found['scale']!r} again, or "
+                             f"another --out for {scale!r}")  # fmt: skip
     trials = experiment.trials(scale)
+    # What is missing, say before hours of training.
+    if experiment.draw:
+        importlib.import_module("matplotlib")
+    experiment.check(trials)
     run_trials(trials, out, jobs=jobs, threads=threads, devices=devices, progress=progress)
     return write_report(experiment, scale, out, trials)
 
@@ -145,7 +152,7 @@ def write_report(experiment: Experiment, scale: str, out: str | Path, trials: Se
     details: dict[str, Any] = {
         "experiment": experiment.name,
         "scale": scale,
-        "trials": {trial.key: {**trial.call(), **_cost(trial, out)} for trial in trials},
+        "trials": {trial.key: {**trial.call(), **_cost(trial, out)} for trial in _with_needs(trials)},
         "drawn_with": environment(),
     }
     write_json(files[-1], details)
@@ -153,7 +160,17 @@ def write_report(experiment: Experiment, scale: str, out: str | Path, trials: Se
     return Report(rows, claims, files, failed)
 
 
+def _with_needs(trials: Iterable[Trial]) -> Iterator[Trial]:
+    """Yield the trials and all that they need, such as the training of what they evaluate."""
+    for trial in trials:
+        yield trial
+        yield from _with_needs(trial.needs)
+
+
 def _cost(trial: Trial, out: str | Path) -> dict[str, Any]:
     """Return what a finished trial took and what it ran on."""
-    found = read_json(trial.folder(out) / MANIFEST_FILE)
+    path = trial.folder(out) / MANIFEST_FILE
+    if not path.exists():  # a training run that was removed after its evaluation
+        return {}
+    found = read_json(path)
     return {name: found[name] for name in ("wall_seconds", "cpu_seconds", "threads", "environment") if name in found}

@@ -44,8 +44,12 @@ def unigram(tokens, vocab_size, nll):
 
 
 @kernel
-def witten_bell(tokens, vocab_size, max_order, nll):
-    """Fill nll [T]: interpolated Witten-Bell estimates of all orders up to `max_order`, from the tokens so far."""
+def witten_bell(tokens, vocab_size, max_order, nll, mixture):
+    """Fill nll [T]: interpolated Witten-Bell estimates of all orders up to `max_order`, from the tokens so far.
+
+    Also fill `mixture` [T], unless it is empty: the experts are the uniform law and the estimates of maximal order 0,
+    1, ..., max_order, weighed by Bayes' rule; of all weight, 1 / (t + 2) is shared out anew after each token t.
+    """
     entries = tokens.size * (max_order + 1) + 1
     bits = _table_bits(entries)
     shift = 64 - bits
@@ -54,11 +58,14 @@ def witten_bell(tokens, vocab_size, max_order, nll):
     visits, types = np.zeros(entries, dtype=np.int32), np.zeros(entries, dtype=np.int32)
     places = np.empty(max_order + 1, dtype=np.int64)
     path = np.zeros(max_order + 1, dtype=np.int64)
+    experts = max_order + 2
+    estimates, weights = np.empty(experts), np.full(experts, 1.0 / experts)
     num_nodes = 1
     for t in range(tokens.size):
         x = np.int64(tokens[t])
         longest = min(max_order, t)
         p = 1.0 / vocab_size
+        estimates[0] = p
         for k in range(longest + 1):
             if k > 0:
                 key = path[k - 1] * vocab_size + np.int64(tokens[t - k]) + 1
@@ -72,7 +79,17 @@ def witten_bell(tokens, vocab_size, max_order, nll):
             places[k] = _slot(next_keys, shift, node * vocab_size + x + 1)
             if visits[node] > 0:
                 p = (next_counts[places[k]] + types[node] * p) / (visits[node] + types[node])
+            estimates[k + 1] = p
         nll[t] = -log64(p)
+        if mixture.size > 0:
+            estimates[longest + 2 :] = p
+            mixed = 0.0
+            for k in range(experts):
+                mixed += weights[k] * estimates[k]
+            mixture[t] = -log64(mixed)
+            shared = 1.0 / (t + 2)
+            for k in range(experts):
+                weights[k] = (1.0 - shared) * weights[k] * estimates[k] / mixed + shared / experts
         for k in range(longest + 1):
             # An insertion for a shorter context may have taken the place found above.
             key = path[k] * vocab_size + x + 1

@@ -168,7 +168,8 @@ class Corpus:
     def losses(self, indices: Any) -> dict[str, np.ndarray]:
         """Return the mean -log p (nats per token) of each sequence by the oracle and every control, float (batch,)."""
         batch = self.batch(indices, nll=True)
-        controls = score_controls(batch.tokens, self.spec.vocab_size, orders=batch.orders)
+        orders = self.spec.true_orders(batch.orders)
+        controls = score_controls(batch.tokens, self.spec.vocab_size, orders=orders)
         return {name: nll.mean(axis=1) for name, nll in {"oracle": batch.nll, **controls}.items()}
 
     def canonical(self, indices: Any, threads: int = 1) -> np.ndarray:

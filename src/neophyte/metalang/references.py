@@ -15,6 +15,9 @@ import numpy as np
 from neophyte.core.spec import check_integer
 from neophyte.metalang import control_kernels
 
+# All of them, the oracle first, as figures list them.
+CONTROLS = ("oracle", "ngram_true_order", "ngram_mixture", "ngram", "induction", "unigram", "uniform")
+
 DEFAULT_MAX_ORDER = 5
 INDUCTION_MAX_LENGTH = 16
 
@@ -50,13 +53,45 @@ def ngram(
     longest = np.broadcast_to(np.asarray(max_order, dtype=np.int64), tokens.shape[:1])
     for order in np.unique(longest).tolist():
         check_integer("max_order", order, 0, 64)
+    nothing = np.empty(0, dtype=np.float32)
     return _score(
         tokens,
-        lambda row, order, out: control_kernels.witten_bell(row, vocab_size, order, out),
+        lambda row, order, out: control_kernels.witten_bell(row, vocab_size, order, out, nothing),
         vocab_size,
         threads,
         longest,
     )
+
+
+def ngram_mixture(
+    tokens: np.ndarray, vocab_size: int, max_order: int = DEFAULT_MAX_ORDER, *, threads: int = 1
+) -> np.ndarray:
+    """Predict with a mixture of n-grams that finds the best order as it reads: the strongest of the counting controls.
+
+    The experts are the uniform law and `ngram` of maximal order 0, 1, ..., max_order. They begin with equal weights,
+    which follow Bayes' rule; after token t a share 1 / (t + 2) of all weight is dealt out equally again, for short
+    contexts serve best at first and long ones later (fixed share; M. Herbster and M. Warmuth, 1998).
+
+    Returns:
+        float32 (batch, time), nats.
+    """
+    return _ngram_and_mixture(tokens, vocab_size, max_order, threads)[1]
+
+
+def _ngram_and_mixture(
+    tokens: np.ndarray, vocab_size: int, max_order: int, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores of `ngram` and of `ngram_mixture`, which are counted in one pass."""
+    check_integer("max_order", max_order, 0, 64)
+    mixture = np.empty(tokens.shape, dtype=np.float32)
+    nll = _score(
+        tokens,
+        lambda row, b, out: control_kernels.witten_bell(row, vocab_size, max_order, out, mixture[b]),
+        vocab_size,
+        threads,
+        np.arange(len(tokens)),
+    )
+    return nll, mixture
 
 
 def induction(tokens: np.ndarray, vocab_size: int, *, threads: int = 1) -> np.ndarray:
@@ -81,17 +116,19 @@ def score_controls(
     Args:
         tokens: Unsigned integers (batch, time).
         vocab_size: Number of tokens.
-        orders: int64 (batch,), the true order of each sequence's language, where there is one.
+        orders: int64 (batch,), how many tokens each sequence's law depends on, where there is one (`true_orders`).
         threads: Threads to score with.
 
     Returns:
-        float32 (batch, time) nats by name: "uniform", "unigram", "ngram" (maximal order 5), "ngram_true_order" (only
-        with `orders`) and "induction".
+        float32 (batch, time) nats by name: "uniform", "unigram", "ngram" (maximal order 5), "ngram_mixture" (of orders
+        up to 5), "ngram_true_order" (only with `orders`) and "induction".
     """
+    longest, mixture = _ngram_and_mixture(tokens, vocab_size, DEFAULT_MAX_ORDER, threads)
     scores = {
         "uniform": uniform(tokens, vocab_size),
         "unigram": unigram(tokens, vocab_size, threads=threads),
-        "ngram": ngram(tokens, vocab_size, threads=threads),
+        "ngram": longest,
+        "ngram_mixture": mixture,
         "induction": induction(tokens, vocab_size, threads=threads),
     }
     if orders is not None:

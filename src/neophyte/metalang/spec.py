@@ -5,8 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from neophyte.core.spec import check_boolean, check_choice, check_integer, check_real, digest, set_reals, to_mapping
+from neophyte.core.spec import (
+    check_boolean,
+    check_choice,
+    check_integer,
+    check_real,
+    digest,
+    set_plain,
+    set_reals,
+    to_mapping,
+)
 
 VERSION = 1
 MAX_VOCAB_SIZE = 65_536
@@ -49,6 +59,7 @@ class LanguageSpec:
     lam: float = 5.0
 
     def __post_init__(self) -> None:
+        set_plain(self)
         check_integer("vocab_size", self.vocab_size, 2, MAX_VOCAB_SIZE)
         if not isinstance(self.orders, tuple) or not self.orders:
             raise ValueError(f"orders is {self.orders!r}; allowed: one or more integers in [1, {MAX_ORDER}]")
@@ -77,6 +88,10 @@ class LanguageSpec:
         check_real("entropy_band high", high, 0.0, open_low=True)
         if low >= high or (self.calibrate and high >= limit):
             raise ValueError(f"entropy_band is {self.entropy_band!r}; allowed: {allowed}")
+
+    def true_orders(self, orders: Any) -> Any:
+        """Return how many of the last tokens a language of each order depends on: one less with "published" weights."""
+        return orders - 1 if self.law == "additive" and self.position_weights == "published" else orders
 
     @property
     def identity(self) -> str:

@@ -17,6 +17,7 @@ from neophyte.metalang.language import token_dtype
 
 SYMBOLS = "abcdefghijklmnopqrstuvwxyz .,;'\n"
 NOVEL = "persuasion"
+TEXT = "text"  # the name of natural text among the groups of sequences, beside the orders
 
 _TASK = "natural-text@1"
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"

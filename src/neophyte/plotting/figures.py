@@ -20,6 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 CONTROL_STYLES = {
     "oracle": {"color": "#000000", "linestyle": "-", "linewidth": 1.2},
     "ngram_true_order": {"color": "#555555", "linestyle": "--", "linewidth": 1.2},
+    "ngram_mixture": {"color": "#555555", "linestyle": (0, (1, 1)), "linewidth": 1.2},
     "ngram": {"color": "#777777", "linestyle": "-.", "linewidth": 1.2},
     "induction": {"color": "#999999", "linestyle": (0, (3, 1, 1, 1)), "linewidth": 1.2},
     "unigram": {"color": "#999999", "linestyle": ":", "linewidth": 1.6},
@@ -28,6 +29,7 @@ CONTROL_STYLES = {
 CONTROL_LABELS = {
     "oracle": "oracle (exact law)",
     "ngram_true_order": "n-gram, true order",
+    "ngram_mixture": "n-gram mixture, orders ≤ 5",
     "ngram": "n-gram, order ≤ 5",
     "induction": "induction head",
     "unigram": "unigram",

@@ -29,6 +29,10 @@ def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> dict[str,
     path = folder / "run.json"
     if path.exists():
         found = read_json(path)
+        if not isinstance(found, dict) or not all(
+            isinstance(found.get(part), dict) for part in ("config", "train", "data")
+        ):
+            raise ValueError(f"{path}: is not the record of a training run; restore it, or use another folder")
         # More steps go on, unless the schedule's shape depends on how many there are.
         free = (*_FREE_FIELDS, "steps") if run["train"]["schedule"] == "noam" else _FREE_FIELDS
         for part in ("config", "train", "data"):
@@ -112,9 +116,14 @@ def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) ->
         raise ValueError(f"{path}: no such file") from None
     except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
         raise ValueError(f"{path}: is damaged") from None
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["random_state"]["cpu"])
+    progress = read_json(checkpoint / "training.json")
+    if not isinstance(progress, dict) or not {"step", "losses"} <= progress.keys():
+        raise ValueError(f"{checkpoint / 'training.json'}: is damaged")
+    try:
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["random_state"]["cpu"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path}: is not this run's optimizer; restore it") from None
     if torch.cuda.is_available() and "cuda" in state["random_state"]:
         torch.cuda.set_rng_state(state["random_state"]["cuda"])
-    progress = read_json(checkpoint / "training.json")
     return progress["step"], progress["losses"]

@@ -68,6 +68,8 @@ class TokenDataset(Dataset[Tensor]):
         return len(self.source)
 
     def __getitem__(self, index: int) -> Tensor:
+        if not 0 <= index < len(self):  # a `Corpus` goes on beyond its length; a map-style data set ends there
+            raise IndexError(f"index is {index}; allowed: [0, {len(self)})")
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: list[int]) -> list[Tensor]:
@@ -76,13 +78,13 @@ class TokenDataset(Dataset[Tensor]):
 
 
 class TokenStream(IterableDataset[Tensor]):
-    """A torch data set of whole batches, int64 (batch, time), with one integer for its state; endless for a `Corpus`.
+    """An endless torch data set of whole batches, int64 (batch, time), with one integer for its state.
 
     Use it with `DataLoader(stream, batch_size=None, num_workers=...)`: the batches and their order are the same for
     every number of workers. Ranks of a distributed run take interleaved shares.
 
     Args:
-        source: What to draw from; indices beyond its length are fresh sequences of a `Corpus`.
+        source: What to draw from. Beyond its length a `Corpus` has fresh sequences; any other source begins again.
         batch_size: Sequences in a batch of this rank.
         rank: This process among `world_size`.
         world_size: Number of processes.
@@ -117,7 +119,10 @@ class TokenStream(IterableDataset[Tensor]):
     def draw(self, step: int) -> np.ndarray:
         """Return batch `step` of this rank, int64 (batch, time)."""
         first = (step * self.world_size + self.rank) * self.batch_size
-        return draw_tokens(self.source, np.arange(first, first + self.batch_size)).astype(np.int64)
+        indices = np.arange(first, first + self.batch_size)
+        if not isinstance(self.source, Corpus):
+            indices %= len(self.source)
+        return draw_tokens(self.source, indices).astype(np.int64)
 
 
 class Prefetcher(Generic[Item]):

@@ -30,7 +30,7 @@ class MetricsLog:
         self._tracker = make_tracker(trackers, folder, settings, start)
         path = folder / "metrics.jsonl"
         # Lines after the checkpoint are about to be made again.
-        kept = [line for line in _read_lines(path) if json.loads(line)["step"] <= start]
+        kept = [line for line in _read_lines(path) if _parse(line, path)["step"] <= start]
         with atomic_write(path, "w") as file:
             file.writelines(line + "\n" for line in kept)
         self._file = path.open("a", encoding="utf-8")
@@ -78,5 +78,20 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """Return the lines of a run's metrics.jsonl."""
-    return [json.loads(line) for line in _read_lines(Path(folder) / "metrics.jsonl")]
+    """Return the lines of a run's metrics.jsonl.
+
+    Raises:
+        ValueError: A line is damaged.
+    """
+    path = Path(folder) / "metrics.jsonl"
+    return [_parse(line, path) for line in _read_lines(path)]
+
+
+def _parse(line: str, path: Path) -> dict[str, float]:
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError:
+        values = None
+    if not isinstance(values, dict) or not {"step", "loss_nats"} <= values.keys():
+        raise ValueError(f"{path}: holds the damaged line {line[:60]!r}; restore it, or remove the line")
+    return values

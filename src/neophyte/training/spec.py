@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neophyte.core.spec import check_boolean, check_choice, check_integer, check_real
+from neophyte.core.spec import check_boolean, check_choice, check_integer, check_real, set_plain
 from neophyte.training.schedules import cosine, noam
 
 
@@ -47,10 +47,11 @@ class TrainSpec:
     trackers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        set_plain(self)
         for name in ("steps", "batch_size", "warmup_steps", "log_every", "checkpoint_every"):
             check_integer(name, getattr(self, name), 1)
         check_integer("micro_batch_size", self.micro_batch_size, 0, self.batch_size)
-        check_integer("seed", self.seed, 0)
+        check_integer("seed", self.seed, 0, 2**63 - 1)
         check_real("learning_rate", self.learning_rate, 0.0, 10.0, open_low=True)
         check_real("max_gradient_norm", self.max_gradient_norm, 0.0, open_low=True)
         if not isinstance(self.betas, tuple) or len(self.betas) != 2:

@@ -8,6 +8,7 @@ from neophyte.experiments.metalang.curves import draw_demo, draw_fig3, draw_pane
 from neophyte.experiments.metalang.generation import claims_fig4, draw_fig4
 from neophyte.experiments.metalang.scales import (
     SCALES,
+    check_texts,
     comparison_trial,
     counting_trial,
     demo_trial,
@@ -26,6 +27,7 @@ EXPERIMENTS = (
         lambda scale: [demo_trial(DEMO_STEPS[scale])],
         draw_demo,
         claims_demo,
+        check_texts,
         required=True,
         scales=("smoke", "laptop"),
     ),
@@ -35,6 +37,7 @@ EXPERIMENTS = (
         lambda scale: [evaluation_trial(scale, SCALES[scale].models[-1])],
         draw_fig3,
         claims_fig3,
+        check_texts,
     ),
     Experiment(
         "gpicl-fig4",
@@ -49,6 +52,7 @@ EXPERIMENTS = (
         lambda scale: [*(evaluation_trial(scale, model) for model in SCALES[scale].models), comparison_trial(scale)],
         draw_panels,
         claims_fig5,
+        check_texts,
     ),
     Experiment(
         "gpicl-fig12a",

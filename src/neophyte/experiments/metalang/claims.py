@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
-from neophyte.evaluation.language import CONTROLS, TEXT
 from neophyte.experiments.base import FAILS, HOLDS, UNDECIDED, Claim, above, all_of, claim, within
+from neophyte.metalang.references import CONTROLS
 from neophyte.metalang.spec import EVAL_ORDERS
+from neophyte.metalang.text import TEXT
 from neophyte.plotting.figures import select
 from neophyte.running.trials import Row
 
@@ -105,11 +107,19 @@ def _prefixed(measure: str, found: tuple[str, str]) -> tuple[str, str]:
 
 
 def _log_linear(row: Row) -> tuple[str, str]:
-    """Whether the last two doublings of the context lower the loss by nearly the same."""
-    limit = BEND * (row["first_fall"] + row["last_fall"]) / 2
-    verdict = within(row["bend"], row["bend_half_width"], limit) if limit > 0 else FAILS
-    falls = f"{row['first_fall']:.3f} and {row['last_fall']:.3f} nats in the last two doublings"
-    return verdict, f"{row['group']}: {falls} (difference {row['bend']:+.3f} ± {row['bend_half_width']:.3f})"
+    """Whether the last two doublings of the context lower the loss by nearly the same (see BEND)."""
+    first, last = row["first_fall"], row["last_fall"]
+    first_width, last_width, bend_width = (row[f"{name}_half_width"] for name in ("first_fall", "last_fall", "bend"))
+    shared = (first_width**2 + last_width**2 - bend_width**2) / 2  # their covariance, in the units of half-widths
+    verdicts = []
+    for sign in (1, -1):
+        # What is left below the limit: BEND * (first + last) / 2 - sign * (first - last), with its own interval.
+        a, b = BEND / 2 - sign, BEND / 2 + sign
+        width = math.sqrt(max(0.0, (a * first_width) ** 2 + (b * last_width) ** 2 + 2 * a * b * shared))
+        verdicts.append(above(a * first + b * last, width))
+    falls = f"{first:.3f} and {last:.3f} nats in the last two doublings"
+    limit = f"linear means below {BEND} of their mean"
+    return all_of(verdicts), f"{row['group']}: {falls} (difference {row['bend']:+.3f} ± {bend_width:.3f}; {limit})"
 
 
 def claims_demo(rows: list[Row], scale: str) -> list[Claim]:

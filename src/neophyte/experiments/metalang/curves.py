@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neophyte.evaluation.language import CONTROLS, TEXT
 from neophyte.experiments.metalang.claims import UNTRAINED_ORDERS
+from neophyte.metalang.references import CONTROLS
 from neophyte.metalang.spec import EVAL_ORDERS
+from neophyte.metalang.text import TEXT
 from neophyte.plotting.figures import (
     COLOURS,
     CONTROL_LABELS,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from neophyte.experiments.metalang.trials import corpus_mapping
+from neophyte.metalang import PRESETS, TextCorpus
 from neophyte.running.trials import Trial
 
 _HERE = "neophyte.experiments.metalang.trials"
@@ -20,7 +21,7 @@ class Scale:
     """Sizes at a scale.
 
     Attributes:
-        models: Presets, from small to large; Figures 3, 4 and 12a show the last.
+        models: Presets, from small to large; Figures 3 and 4 show the last.
         context_length: Tokens T in a sequence.
         warmup_steps: Training steps on orders 2-3 before the main set, by model; 0 skips them (paper: standard only).
         steps: Training steps on orders 3-6.
@@ -101,6 +102,11 @@ SCALES = {
 }
 
 
+def _corpus(preset: str, **changes: Any) -> dict[str, Any]:
+    """Return a preset's spec with changes, as JSON values for a trial's parameters."""
+    return dataclasses.asdict(dataclasses.replace(PRESETS[preset].spec, **changes))
+
+
 def training_trial(scale: str, model: str) -> Trial:
     """Return the trial that trains a model on orders 3-6, after a warm-up on orders 2-3 where the scale has one."""
     sizes = SCALES[scale]
@@ -108,9 +114,9 @@ def training_trial(scale: str, model: str) -> Trial:
     settings = {**sizes.settings, "batch_size": sizes.batch_size[model]}
     needs: tuple[Trial, ...] = ()
     if warmup := sizes.warmup_steps.get(model):
-        corpus = corpus_mapping("warmup", context_length=length, **_PUBLISHED)
+        corpus = _corpus("warmup", context_length=length, **_PUBLISHED)
         needs = (_train(f"warm-up-{model}", model, corpus, {**settings, "steps": warmup}),)
-    corpus = corpus_mapping("train", context_length=length, **_PUBLISHED)
+    corpus = _corpus("train", context_length=length, **_PUBLISHED)
     steps = sizes.steps if sizes.batch_size[model] <= 8 else sizes.steps * 8 // sizes.batch_size[model]
     return _train(f"train-{model}", model, corpus, {**settings, "steps": steps}, needs)
 
@@ -125,7 +131,7 @@ def _train(
 def evaluation_trial(scale: str, model: str) -> Trial:
     """Return the trial that scores a trained model on orders 2-8 and natural text."""
     sizes = SCALES[scale]
-    corpus = corpus_mapping("eval", context_length=sizes.context_length, **_PUBLISHED)
+    corpus = _corpus("eval", context_length=sizes.context_length, **_PUBLISHED)
     params = {
         "label": model,
         "corpus": corpus,
@@ -134,6 +140,20 @@ def evaluation_trial(scale: str, model: str) -> Trial:
         "text_sequences": sizes.text_sequences,
     }
     return Trial(f"evaluate-{model}", f"{_HERE}:evaluate_language_model", params, (training_trial(scale, model),))
+
+
+def check_texts(trials: list[Trial]) -> None:
+    """Read the natural texts that the trials will ask for.
+
+    Raises:
+        ValueError: One is missing, too short or not UTF-8.
+    """
+    needed = {(t.params["text"], t.params["corpus"]["context_length"]) for t in trials if "text" in t.params}
+    for text, context_length in needed:
+        try:
+            TextCorpus(text, context_length=context_length)
+        except ValueError as error:
+            raise ValueError(f"{error}; `neophyte data fetch pg19` fetches the paper's text") from None
 
 
 def comparison_trial(scale: str) -> Trial:
@@ -161,13 +181,13 @@ def counting_trial() -> Trial:
 
 def demo_trial(steps: int) -> Trial:
     """Return the trial that trains and scores the demo's model: order 2, 256 tokens."""
-    corpus = corpus_mapping("tiny-train")
+    corpus = _corpus("tiny-train")
     settings = {"steps": steps, "schedule": "cosine", "warmup_steps": max(1, steps // 25), "learning_rate": 4e-3,
                 "batch_size": 16, "log_every": 25}  # fmt: skip
     trained = _train("train-demo", "laptop-3x64", corpus, settings)
     params = {
         "label": "model",
-        "corpus": corpus_mapping("tiny-eval", orders=(2,)),
+        "corpus": _corpus("tiny-eval", orders=(2,)),
         "sequences": 512 if steps > 100 else 16,
         "text": "persuasion",
         "text_sequences": 512 if steps > 100 else 16,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import torch
 
-from neophyte import metalang
 from neophyte.core.addressing import Space
 from neophyte.core.spec import from_mapping
-from neophyte.evaluation.curves import load_losses, mean_interval, model_predictor, save_losses, span_means
-from neophyte.evaluation.generation import continue_tokens, judge, make_probe
+from neophyte.evaluation.curves import load_losses, mean_interval, save_losses, span_means
+from neophyte.evaluation.generation import judge, make_probe
 from neophyte.evaluation.language import corpus_losses, loss_rows
+from neophyte.evaluation.networks import continue_tokens, model_predictor
 from neophyte.metalang import Corpus, CorpusSpec, TextCorpus
 from neophyte.models.loading import build_model, count_parameters, load_model, model_config
 from neophyte.models.presets import PRESETS
@@ -150,8 +149,3 @@ def count_table(folder: Path, needs: dict[str, Path]) -> list[Row]:
             ("standard", "151m", 151_185_440, 65_536),
         )
     ]
-
-
-def corpus_mapping(preset: str, **changes: Any) -> dict[str, Any]:
-    """Return a preset's spec with changes, as JSON values for a trial's parameters."""
-    return dataclasses.asdict(dataclasses.replace(metalang.PRESETS[preset].spec, **changes))
