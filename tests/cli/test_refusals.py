@@ -263,6 +263,7 @@ def test_run_where_a_manifest_is_none(cli, tmp_path):
     [
         ("run.json", "[]", ["run.json: is not the record of a training run"]),
         ("run.json", '{"config": "x", "train": {}, "data": {}}', ["run.json: is not the record of a training run"]),
+        ("run.json", '{"config": {}, "train": {}, "data": {}}', ["run.json: is not the record of a training run"]),
         ("metrics.jsonl", "{]\n", ["metrics.jsonl: holds the damaged line '{]'"]),
         ("metrics.jsonl", "[]\n", ["metrics.jsonl: holds the damaged line '[]'"]),
         ("training.json", "{}", ["training.json: is damaged"]),

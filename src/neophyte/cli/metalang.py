@@ -136,7 +136,7 @@ def generate(
 def train(
     *,
     out: Path,
-    model: str = "laptop-3x64",
+    model: str = "demo",
     model_args: str = "{}",
     preset: str = "tiny-train",
     split: str | None = None,
@@ -155,8 +155,8 @@ def train(
     out
         Folder of the run: run.json, metrics.jsonl and checkpoints.
     model
-        A preset (tiny, small, standard, laptop-2x32, laptop-3x64), or the dotted path of your own nn.Module, which is
-        called with vocab_size and MODEL_ARGS and maps tokens (batch, time) to logits (batch, time, vocab_size).
+        A preset (tiny, small, standard, demo, laptop-2x32, laptop-3x64), or the dotted path of your own nn.Module: it
+        is called with vocab_size and MODEL_ARGS and maps tokens (batch, time) to logits (batch, time, vocab_size).
     model_args
         JSON object of the model's arguments.
     preset

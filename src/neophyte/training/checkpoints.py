@@ -29,9 +29,8 @@ def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> dict[str,
     path = folder / "run.json"
     if path.exists():
         found = read_json(path)
-        if not isinstance(found, dict) or not all(
-            isinstance(found.get(part), dict) for part in ("config", "train", "data")
-        ):
+        kinds = {"config": dict, "train": dict, "data": dict, "threads": int}
+        if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in kinds.items()):
             raise ValueError(f"{path}: is not the record of a training run; restore it, or use another folder")
         # More steps go on, unless the schedule's shape depends on how many there are.
         free = (*_FREE_FIELDS, "steps") if run["train"]["schedule"] == "noam" else _FREE_FIELDS

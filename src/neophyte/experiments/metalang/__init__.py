@@ -18,7 +18,7 @@ from neophyte.experiments.metalang.scales import (
 )
 from neophyte.experiments.metalang.training import claims_fig12a, claims_table1, draw_fig12a
 
-DEMO_STEPS = {"smoke": 6, "laptop": 1500}
+DEMO_STEPS = {"smoke": 6, "laptop": 1100}
 
 EXPERIMENTS = (
     Experiment(

@@ -184,7 +184,7 @@ def demo_trial(steps: int) -> Trial:
     corpus = _corpus("tiny-train")
     settings = {"steps": steps, "schedule": "cosine", "warmup_steps": max(1, steps // 25), "learning_rate": 4e-3,
                 "batch_size": 16, "log_every": 25}  # fmt: skip
-    trained = _train("train-demo", "laptop-3x64", corpus, settings)
+    trained = _train("train-demo", "demo", corpus, settings)
     params = {
         "label": "model",
         "corpus": _corpus("tiny-eval", orders=(2,)),
