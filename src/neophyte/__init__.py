@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 from neophyte.core.registry import register_family
 
 if TYPE_CHECKING:
-    from neophyte import metalang
+    from neophyte import metalang, pvr
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "metalang"]
+__all__ = ["__version__", "metalang", "pvr"]
 
 register_family("metalang", "neophyte.metalang.tasks")
+register_family("pvr", "neophyte.pvr.tasks")
 
 
 def __getattr__(name: str) -> Any:
     # The worlds compile kernels: they are imported where they are used.
-    if name == "metalang":
-        return importlib.import_module("neophyte.metalang")
+    if name in ("metalang", "pvr"):
+        return importlib.import_module(f"neophyte.{name}")
     raise AttributeError(f"module 'neophyte' has no attribute {name!r}")

@@ -121,8 +121,7 @@ def test_micro_batches_add_to_the_gradient_of_the_whole(micro):
     model, batch, gradients, losses = build_model(DECODER), draw(0, 8), [], []
     for size in (0, micro):
         model.zero_grad()
-        spec = TrainSpec(micro_batch_size=size)
-        losses.append(loop._accumulate(model, next_token_loss, batch, spec).item())
+        losses.append(loop._accumulate(model, next_token_loss, [batch], 1 / 8, size, "float32").item())
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     assert losses[0] == pytest.approx(next_token_loss(model, batch).item(), rel=1e-6)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from neophyte import __version__
 
-_METALANG = "neophyte.cli.metalang"
+_FAMILIES = ("metalang", "pvr")
 _COMMON = "neophyte.cli.common"
 
 
@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except CycloptsError as error:
         _fail(" ".join(str(error).split()), 2)
     except ImportError as error:
-        extra = {"torch": "train", "matplotlib": "plots", "datasets": "text", "safetensors": "train"}
+        extra = {"torch": "train", "matplotlib": "plots", "datasets": "text", "safetensors": "train",
+                 "torchvision": "vision", "sklearn": "vision", "PIL": "vision"}  # fmt: skip
         name = (error.name or "").partition(".")[0]
         if name not in extra:
             raise
@@ -70,7 +71,8 @@ def _make_app(app_class: Any) -> Any:
     }
     for verb, text in families.items():
         group = app_class(name=verb, help=text)
-        group.command(f"{_METALANG}:{verb}", name="metalang", help=text)
+        for family in _FAMILIES:
+            group.command(f"neophyte.cli.{family}:{verb}", name=family, help=text)
         app.command(group)
     app.command(f"{_COMMON}:verify", name="verify", help="Check a data set on disk against its recipe.")
     app.command(f"{_COMMON}:certify", name="certify", help="Compare the samples of a training and a test set.")

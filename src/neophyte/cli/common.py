@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import threading
@@ -49,10 +50,11 @@ def verify(folder: Path, *, full: bool = False, quiet: Quiet = False) -> None:
         Compare every sample, not 16 of each shard.
     """
     from neophyte.core.shards import read_manifest, verify_shards
-    from neophyte.metalang.storage import drawer
 
     manifest = read_manifest(folder)
-    with progress("verify", manifest["count"], "sequences", quiet) as advance:
+    family = "pvr" if str(manifest["recipe"].get("task")).startswith("pvr") else "metalang"
+    drawer = importlib.import_module(f"neophyte.{family}.storage").drawer
+    with progress("verify", manifest["count"], "samples", quiet) as advance:
         compared = verify_shards(folder, drawer(manifest["recipe"]), rows=0 if full else 16, progress=advance)
     console.print(
         f"{folder}: {len(manifest['shards'])} shards whole, {compared} of {manifest['count']} samples redrawn: equal"
@@ -121,6 +123,7 @@ def run(
     jobs: int = 0,
     threads: int = 0,
     devices: Annotated[list[str], Parameter(consume_multiple=True, negative=())] | None = None,
+    download: Annotated[bool, Parameter(negative="")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -140,6 +143,8 @@ def run(
         Threads of each trial; 0 divides the cores.
     devices
         GPUs to share out among the trials, such as 0 1 2 3: each trial sees one of them.
+    download
+        Fetch the image banks that it reads and that are missing from ./data.
     """
     from neophyte.core.spec import check_choice, check_integer
     from neophyte.experiments.base import run_experiment
@@ -153,6 +158,8 @@ def run(
     check_choice("scale", scale, chosen.scales)
     jobs = jobs or len(devices or ()) or (1 if scale == "paper" else min(cores, len(chosen.trials(scale))))
     threads = threads or max(1, cores // jobs)
+    if download:
+        chosen.fetch(chosen.trials(scale))
     start = time.perf_counter()
     with _Watch(out, quiet) as watch:
         report = run_experiment(chosen, scale, out, jobs=jobs, threads=threads, devices=devices or (), progress=watch)
@@ -205,11 +212,11 @@ class _Watch:
         while not self.stopped.wait(15.0):
             for trial in list(self.running.values()):
                 if line := _last_line(trial.folder(self.out) / "run" / "metrics.jsonl"):
-                    steps = trial.params["settings"]["steps"]
-                    where = f"step {line['step']} of {steps}, loss {line['loss_nats']:.3f} nats"
-                    errors.print(
-                        f"      {trial.name}: {where}, {line['tokens_per_second']:,.0f} tokens/s", markup=False
-                    )
+                    steps = trial.params.get("settings", {}).get("steps")
+                    where = f"step {line['step']}{f' of {steps}' if steps else ''}, loss {line['loss_nats']:.3f} nats"
+                    rate = next(name for name in line if name.endswith("_per_second"))
+                    said = f"{where}, {line[rate]:,.0f} {rate.removesuffix('_per_second')}/s"
+                    errors.print(f"      {trial.name}: {said}", markup=False)
 
 
 def _last_line(path: Path) -> Any:
@@ -220,19 +227,30 @@ def _last_line(path: Path) -> Any:
     return json.loads(lines[-2]) if len(lines) > 1 else None
 
 
-def fetch(name: Literal["pg19"], *, out: Path = Path("data/pg19"), source: str = "emozilla/pg19-test") -> None:
-    """Download the PG-19 test set as text files, for `--text OUT`.
+def fetch(
+    name: Literal["pg19", "mnist", "fashion-mnist", "cifar10"],
+    *,
+    out: Path | None = None,
+    source: str = "emozilla/pg19-test",
+) -> None:
+    """Download a data set: natural text for `--text OUT`, or an image bank for `--data OUT`.
 
     Parameters
     ----------
     name
-        The data set: pg19.
+        pg19 (the PG-19 test set as text files), mnist, fashion-mnist or cifar10.
     out
-        Folder of the text files; existing ones are kept.
+        Folder to write: by default data/pg19 for the text, data for image banks. What is there already is kept.
     source
-        A data set on the Hugging Face hub, or a local folder of Parquet files, with a column "text" and a split "test".
+        Of pg19: a data set on the Hugging Face hub, or a local folder of Parquet files, with a column "text" and a
+        split "test".
     """
-    from neophyte.metalang.fetch import fetch_pg19
+    if name == "pg19":
+        from neophyte.metalang.fetch import fetch_pg19
 
-    count = fetch_pg19(source, out)
-    console.print(f"{out}: {count} books", markup=False)
+        folder = out or Path("data/pg19")
+        console.print(f"{folder}: {fetch_pg19(source, folder)} books", markup=False)
+        return
+    from neophyte.pvr.fetch import fetch_images
+
+    console.print(f"{fetch_images(name, out or Path('data'))}: {name} is complete", markup=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from neophyte import __version__, metalang
 from neophyte.cli.display import console, print_json, print_table, progress
-from neophyte.cli.options import Json, Quiet, given, options_for
+from neophyte.cli.options import Json, Quiet, given, json_object, options_for
 from neophyte.metalang import Corpus, CorpusSpec, TextCorpus
 from neophyte.training.spec import TrainSpec
 
@@ -175,7 +174,7 @@ def train(
 
     corpus = _corpus(preset, split, corpus_seed, options)
     spec = TrainSpec(**given(train_options))
-    arguments = _json_object("model_args", model_args)
+    arguments = json_object("model_args", model_args)
     if arguments.get("vocab_size", corpus.spec.vocab_size) != corpus.spec.vocab_size:
         raise ValueError(
             f"vocab_size is {arguments['vocab_size']!r} in model_args; allowed: {corpus.spec.vocab_size}, the corpus's"
@@ -198,18 +197,6 @@ def train(
     if lines := read_metrics(out):
         said += f", {lines[-1]['step']} steps, loss {lines[0]['loss_nats']:.3f} -> {lines[-1]['loss_nats']:.3f} nats"
     console.print(said, markup=False)
-
-
-def _json_object(field: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{field} is {text!r}, which is not JSON ({error}); allowed: an object such as '{{}}'"
-        ) from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{field} is {text!r}; allowed: a JSON object such as '{{\"hidden\": 128}}'")
-    return value
 
 
 def evaluate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 import typing
 from typing import Annotated, Any
@@ -52,6 +53,23 @@ def given(options: Any) -> dict[str, Any]:
         return {}
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def json_object(field: str, text: str) -> dict[str, Any]:
+    """Return the JSON object that an option holds.
+
+    Raises:
+        ValueError: It is no JSON, or no object.
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{field} is {text!r}, which is not JSON ({error}); allowed: an object such as '{{}}'"
+        ) from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{field} is {text!r}; allowed: a JSON object such as '{{\"hidden\": 128}}'")
+    return value
 
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON object.")]

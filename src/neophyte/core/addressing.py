@@ -19,6 +19,8 @@ from neophyte.core.spec import check_integer, set_plain
 MAX_SEED = 2**63 - 1
 MAX_INDEX = 2**63 - 1
 
+_SHUFFLE_ROUNDS = 12
+
 
 @dataclass(frozen=True)
 class Space:
@@ -72,6 +74,29 @@ class Space:
         """Return the stream `name` of the sample at `index`."""
         check_integer("index", index, 0, MAX_INDEX)
         return Stream(self.keys(name, np.array([index]))[0])
+
+    def shuffled(self, name: str, index: int, size: int, positions: Any) -> np.ndarray:
+        """Return what stands at some positions of a shuffled range(size), without making the whole of it.
+
+        Args:
+            name: Name of the stream that decides the order.
+            index: Which order of that stream, such as the epoch.
+            size: Length of the range, in [1, 2^62].
+            positions: Integers in [0, size), (batch,).
+
+        Returns:
+            int64 array (batch,).
+
+        Raises:
+            ValueError: A position lies outside the range.
+        """
+        check_integer("size", size, 1, 2**62)
+        positions = check_indices(positions)
+        if positions.max() >= size:
+            raise ValueError(f"positions lie in [{positions.min()}, {positions.max()}]; allowed: [0, {size})")
+        out = np.empty_like(positions)
+        kernels.permute(self.stream(name, index).words(_SHUFFLE_ROUNDS), size, positions, out)
+        return out
 
 
 def check_indices(indices: Any) -> np.ndarray:

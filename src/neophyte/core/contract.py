@@ -52,6 +52,12 @@ class TaskDataset(Protocol):
         """Return a row for each sample such that equal samples have equal rows (a part may do), (batch, ...)."""
 
 
+def inputs_and_labels(arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the inputs and the labels among the arrays of labelled samples, whatever the inputs are called."""
+    (name,) = arrays.keys() - {"labels"}
+    return arrays[name], arrays["labels"]
+
+
 class ContractError(AssertionError):
     """A task breaks the contract; the message says which clause and where."""
 

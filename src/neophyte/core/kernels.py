@@ -23,7 +23,7 @@ _PHILOX_W1 = np.uint64(0xBB67AE8584CAA73B)
 
 
 @intrinsic
-def _multiply_high(typing_context, a, b):
+def multiply_high(typing_context, a, b):
     """The high 64 bits of the 128-bit product of two uint64."""
     signature = types.uint64(types.uint64, types.uint64)
 
@@ -40,8 +40,8 @@ def philox_block(key0, key1, counter):
     """Four words of NumPy's `Philox(key=(key0, key1))`: those of the low counter word `counter` (from 1)."""
     c0, c1, c2, c3 = np.uint64(counter), np.uint64(0), np.uint64(0), np.uint64(0)
     for _ in range(10):
-        high0, low0 = _multiply_high(_PHILOX_M0, c0), _PHILOX_M0 * c0
-        high1, low1 = _multiply_high(_PHILOX_M1, c2), _PHILOX_M1 * c2
+        high0, low0 = multiply_high(_PHILOX_M0, c0), _PHILOX_M0 * c0
+        high1, low1 = multiply_high(_PHILOX_M1, c2), _PHILOX_M1 * c2
         c0, c1, c2, c3 = high1 ^ c1 ^ key0, low1, high0 ^ c3 ^ key1, low0
         key0 += _PHILOX_W0
         key1 += _PHILOX_W1
@@ -88,7 +88,7 @@ def bounded_integers(key, position, bound, out):
             position += 1
             if word[0] * bound >= threshold:
                 break
-        out[i] = np.int64(_multiply_high(word[0], bound))
+        out[i] = np.int64(multiply_high(word[0], bound))
     return position
 
 
@@ -101,6 +101,42 @@ def shuffle(key, position, items):
         other = drawn[0]
         items[last], items[other] = items[other], items[last]
     return position
+
+
+@inlined
+def _scramble(x):
+    """A bijection of uint64 whose bits all depend on those of x (finaliser of SplitMix64, G. Steele et al., 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def permute(round_keys, size, positions, out):
+    """Fill int64 `out` with the images of int64 `positions` under a permutation of range(size), in constant memory.
+
+    An alternating Feistel network over the bits of size - 1, a round for each uint64 key: a bijection whatever its
+    round function. An image outside the range is mapped again until it lies inside, which keeps it a bijection.
+    """
+    bits = 0
+    while (np.int64(1) << bits) < size:
+        bits += 1
+    half = np.uint64(bits >> 1)
+    low_mask = (np.uint64(1) << half) - np.uint64(1)
+    high_mask = (np.uint64(1) << np.uint64(bits - (bits >> 1))) - np.uint64(1)
+    for i in range(positions.size):
+        x = np.uint64(positions[i])
+        while True:
+            low, high = x & low_mask, x >> half
+            for r in range(round_keys.size):
+                if r & 1:
+                    high ^= _scramble(low + round_keys[r]) & high_mask
+                else:
+                    low ^= _scramble(high + round_keys[r]) & low_mask
+            x = (high << half) | low
+            if x < np.uint64(size):
+                break
+        out[i] = np.int64(x)
 
 
 @kernel

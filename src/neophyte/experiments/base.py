@@ -69,6 +69,7 @@ class Experiment:
         draw: (rows, path, caption) -> None; draws the figure into the PNG file `path`. None where there is no figure.
         claims: (rows, scale) -> what the rows say of the paper's statements.
         check: (trials) -> None; raises ValueError where something that they read is not there.
+        fetch: (trials) -> None; downloads what they read and is missing.
         required: Whether a claim that does not hold, or is undecided, is a failure of the command.
         scales: The scales it can be run at.
     """
@@ -79,6 +80,7 @@ class Experiment:
     draw: Callable[[list[Row], Path, str], None] | None
     claims: Callable[[list[Row], str], list[Claim]]
     check: Callable[[list[Trial]], None] = lambda trials: None
+    fetch: Callable[[list[Trial]], None] = lambda trials: None
     required: bool = False
     scales: tuple[str, ...] = SCALES
 

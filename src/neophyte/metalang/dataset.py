@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 from neophyte.core.addressing import MAX_INDEX, Space, check_indices
 from neophyte.core.contract import Field
 from neophyte.core.spec import change, check_integer
+from neophyte.core.threads import in_threads
 from neophyte.metalang import kernels
 from neophyte.metalang.language import (
     LAWS,
@@ -118,7 +117,7 @@ class Corpus:
                 lam[rows],
             )
 
-        _in_threads(draw, len(indices), threads)
+        in_threads(draw, len(indices), threads)
         return Batch(tokens, scores, draws.orders, lam)
 
     def stream(self, batch_size: int, *, start: int = 0, threads: int = 1) -> Iterator[np.ndarray]:
@@ -194,15 +193,3 @@ def corpus(name_or_spec: str | CorpusSpec, *, split: str | None = None, seed: in
     else:
         spec = name_or_spec
     return Corpus(change(spec, **changes), split or "train", seed)
-
-
-def _in_threads(work: Any, size: int, threads: int) -> None:
-    """Call work(slice) on the parts of range(size): one for one thread, else four a thread, taken as each gets free."""
-    parts = min(4 * threads, size) if threads > 1 else 1
-    if parts == 1:
-        work(slice(0, size))
-        return
-    edges = [size * part // parts for part in range(parts + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, slice(a, b)) for a, b in itertools.pairwise(edges)]:
-            done.result()

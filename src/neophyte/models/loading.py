@@ -19,7 +19,7 @@ from torch import nn
 
 from neophyte.core.files import read_json, write_json
 from neophyte.core.spec import suggestion
-from neophyte.models.presets import PRESETS
+from neophyte.models.presets import CLASSIFIERS, PRESETS
 
 _DECODER = "neophyte.models.decoder:Decoder"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -29,15 +29,18 @@ def model_config(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a network: its path under "model", and all its arguments.
 
     Args:
-        name: A preset ("tiny", "small", "standard", ...) or a dotted path to a class or function that returns an
-            `nn.Module`, such as "my_models.GRU" or "my_models:GRU".
+        name: A preset ("tiny", "standard", "mlp", "resnet18", ...) or a dotted path to a class or function that returns
+            an `nn.Module`, such as "my_models.GRU" or "my_models:GRU".
         arguments: What to call it with; they go over a preset's own.
     """
     if name in PRESETS:
         return {"model": _DECODER, **PRESETS[name], **arguments}
+    if name in CLASSIFIERS:
+        return {**CLASSIFIERS[name], **arguments}
     if "." not in name and ":" not in name:
-        allowed = f"{', '.join(PRESETS)}, or a dotted path such as my_models.GRU"
-        raise ValueError(f"model is {name!r}; allowed: {allowed}{suggestion(name, PRESETS)}")
+        known = [*PRESETS, *CLASSIFIERS]
+        allowed = f"{', '.join(known)}, or a dotted path such as my_models.GRU"
+        raise ValueError(f"model is {name!r}; allowed: {allowed}{suggestion(name, known)}")
     if ":" not in name:
         name = ":".join(name.rsplit(".", 1))
     return {"model": name, **arguments}

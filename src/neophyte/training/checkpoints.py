@@ -17,7 +17,7 @@ from neophyte.core.files import atomic_write, environment, read_json, write_json
 from neophyte.models.loading import load_into, newest_checkpoint, save_model
 
 # What may differ between the runs that make up one training: none of it changes a weight.
-_FREE_FIELDS = ("log_every", "checkpoint_every", "trackers", "device")
+_FREE_FIELDS = ("log_every", "checkpoint_every", "evaluate_every", "trackers", "device")
 
 
 def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from neophyte.core.addressing import Space
+from neophyte.core.contract import inputs_and_labels
 from neophyte.core.spec import check_integer
 from neophyte.metalang import Corpus
 
@@ -56,6 +58,77 @@ def corpus_batches(corpus: Corpus, threads: int | None = None) -> tuple[Callable
         "seed": corpus.seed,
     }
     return draw, data
+
+
+class ExampleSource(Protocol):
+    """Anything that draws labelled examples by index: a `pvr.TokenDataset` or a `pvr.VisualDataset`."""
+
+    spec: Any
+    split: str
+    seed: int
+
+    def __len__(self) -> int:
+        """Number of examples in the set."""
+
+    def arrays(self, indices: Any, threads: int = 1) -> dict[str, np.ndarray]:
+        """Return the inputs by their name, and the "labels", batch axis first."""
+
+
+def draw_examples(source: ExampleSource, indices: Any, threads: int = 1, epoch: int = 0) -> tuple[Tensor, Tensor]:
+    """Return inputs uint8 (batch, ...) and labels int64 (batch,) of a source at `indices`, in a given epoch."""
+    redrawn = {"epoch": epoch} if getattr(source.spec, "redraw", False) else {}
+    inputs, labels = inputs_and_labels(source.arrays(indices, threads, **redrawn))  # type: ignore[arg-type]
+    return torch.from_numpy(inputs), torch.from_numpy(labels.astype(np.int64))
+
+
+def example_batches(
+    source: ExampleSource, *, shuffle_seed: int = 0, threads: int | None = None
+) -> tuple[Callable[[int, int], tuple[Tensor, Tensor]], dict[str, Any]]:
+    """Return what the training loop asks of a set of examples that it sees in epochs, each in an order of its own.
+
+    No order is stored: what stands at a place of it is computed (`Space.shuffled`).
+
+    Args:
+        source: Its length is the epoch's (`TrainSpec.epoch_size`).
+        shuffle_seed: Seed of the orders.
+        threads: Threads to draw with; by default NEOPHYTE_THREADS, which the trial engine sets, or one.
+    """
+    threads = threads or int(os.environ.get("NEOPHYTE_THREADS", "1"))
+    size = len(source)
+    orders = Space(source.spec.identity, source.split, shuffle_seed)
+
+    def draw(first: int, count: int) -> tuple[Tensor, Tensor]:
+        epoch, place = divmod(first, size)
+        indices = orders.shuffled("epochs", epoch, size, np.arange(place, place + count))
+        return draw_examples(source, indices, threads, epoch)
+
+    data = {
+        "task": source.spec.identity,
+        "num_examples": size,
+        "split": source.split,
+        "seed": source.seed,
+        "shuffle_seed": shuffle_seed,
+    }
+    return draw, data
+
+
+class ExampleDataset(Dataset[tuple[Tensor, Tensor]]):
+    """A map-style torch data set: index -> (inputs uint8 (...), label int64 ())."""
+
+    def __init__(self, source: ExampleSource) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"index is {index}; allowed: [0, {len(self)})")
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, Tensor]]:
+        """Draw a whole batch at once: torch's loader calls this where it is defined."""
+        return list(zip(*draw_examples(self.source, np.asarray(indices)), strict=True))
 
 
 class TokenDataset(Dataset[Tensor]):

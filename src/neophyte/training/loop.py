@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from neophyte.models.loading import build_model, load_into, newest_checkpoint
 from neophyte.training.checkpoints import claim_folder, restore, save_checkpoint
 from neophyte.training.data import Prefetcher
 from neophyte.training.metrics import MetricsLog
+from neophyte.training.optimizers import make_optimizer
 from neophyte.training.spec import TrainSpec
 
 
@@ -49,12 +51,26 @@ def pick_device(name: str = "auto") -> torch.device:
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
 
 
+def pick_dtype(name: str, device: torch.device) -> str:
+    """Return the precision of matrix products by name; "auto" takes bfloat16 where the device has units for it."""
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return "bfloat16" if device.type == "cpu" and torch.cpu._is_amx_tile_supported() else "float32"
+
+
 @dataclass
 class Processes:
     """This process among those of the run: one, unless `torchrun` started more."""
 
     rank: int = field(default_factory=lambda: int(os.environ.get("RANK", 0)))
     world_size: int = field(default_factory=lambda: int(os.environ.get("WORLD_SIZE", 1)))
+
+    def share(self, first: int, count: int) -> tuple[int, int]:
+        """Return this process's part of the samples first, ..., first + count - 1."""
+        low, high = (count * rank // self.world_size for rank in (self.rank, self.rank + 1))
+        return first + low, high - low
 
     @contextlib.contextmanager
     def joined(self, device: torch.device) -> Iterator[None]:
@@ -72,14 +88,28 @@ class Processes:
             dist.destroy_process_group()
 
 
+Batch = Tensor | tuple[Tensor, ...]  # axis 0 of each is the sample
+
+
+def classification_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the mean -log p (nats) of the labels (batch,) of a pair (inputs, labels)."""
+    inputs, labels = batch
+    logits = model(inputs)
+    if logits.shape[:-1] != labels.shape:
+        raise ValueError(f"the model returned {tuple(logits.shape)} for {len(labels)} inputs; allowed: logits "
+                         "(batch, num_classes)")  # fmt: skip
+    return F.cross_entropy(logits.float(), labels)
+
+
 def train(
     config: Mapping[str, Any],
     spec: TrainSpec,
-    draw: Callable[[int, int], Tensor],
+    draw: Callable[[int, int], Batch],
     folder: str | Path,
     *,
     data: Mapping[str, Any],
-    loss: Callable[[nn.Module, Tensor], Tensor] = next_token_loss,
+    loss: Callable[[nn.Module, Any], Tensor] = next_token_loss,
+    evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
     initial: Path | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> nn.Module:
@@ -88,10 +118,12 @@ def train(
     Args:
         config: What to build (see `models.loading`).
         spec: How to train.
-        draw: (first, count) -> the batch of samples first, ..., first + count - 1, on the CPU. Called in a thread.
+        draw: (first, count) -> the batch of samples first, ..., first + count - 1, on the CPU: a tensor, or several.
+            They are numbered on from epoch to epoch, and a batch lies in one epoch. Called in a thread.
         folder: Where run.json, metrics.jsonl and checkpoints go.
         data: JSON values that say what `draw` draws; a run goes on only with the same.
         loss: (network, batch) -> scalar mean loss over the batch.
+        evaluate: (network) -> values by name, which join the metrics of every `evaluate_every`-th step and the last.
         initial: A model folder or run whose weights to start from.
         progress: Called with each line of metrics.
 
@@ -106,15 +138,19 @@ def train(
         raise ValueError(
             f"batch_size is {spec.batch_size}; allowed: a multiple of the {processes.world_size} processes"
         )
+    if 0 < spec.epoch_size % spec.batch_size < processes.world_size:
+        raise ValueError(f"epoch_size is {spec.epoch_size}; allowed: one whose last step has a sample for each of the "
+                         f"{processes.world_size} processes")  # fmt: skip
     with processes.joined(device):
-        run = {"config": dict(config), "train": to_mapping(spec), "data": dict(data), "device": device.type,
+        settings = {**to_mapping(spec), "dtype": pick_dtype(spec.dtype, device)}
+        run = {"config": dict(config), "train": settings, "data": dict(data), "device": device.type,
                "threads": torch.get_num_threads(), "processes": processes.world_size}  # fmt: skip
         torch.manual_seed(spec.seed)
         model = build_model(config).to(device)
         begun = claim_folder(folder, run, write=processes.rank == 0)  # after what bad arguments fail in
         lock = locked(folder / ".lock", wait=False) if processes.rank == 0 else contextlib.nullcontext()
         with lock, _threads(begun["threads"]):
-            optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, betas=spec.betas)
+            optimizer = make_optimizer(model.parameters(), spec)
             step, losses = restore(folder, model, optimizer)
             if step == 0 and initial is not None:
                 load_into(model, newest_checkpoint(initial) or initial)
@@ -122,8 +158,9 @@ def train(
                 torch.manual_seed(hash((spec.seed, processes.rank, step)))
             if step < spec.steps:
                 _run_steps(
-                    model, optimizer, config, spec, draw, folder, loss, progress, processes, device, step, losses
-                )
+                    model, optimizer, config, spec, draw, folder, loss, evaluate, progress, processes, device, step,
+                    losses,
+                )  # fmt: skip
     return model
 
 
@@ -143,16 +180,17 @@ def _run_steps(
     optimizer: torch.optim.Optimizer,
     config: Mapping[str, Any],
     spec: TrainSpec,
-    draw: Callable[[int, int], Tensor],
+    draw: Callable[[int, int], Batch],
     folder: Path,
-    loss: Callable[[nn.Module, Tensor], Tensor],
+    loss: Callable[[nn.Module, Any], Tensor],
+    evaluate: Callable[[nn.Module], Mapping[str, float]] | None,
     progress: Callable[[dict[str, float]], None] | None,
     processes: Processes,
     device: torch.device,
     start: int,
     losses: list[float],
 ) -> None:
-    share = spec.batch_size // processes.world_size
+    precision = pick_dtype(spec.dtype, device)
     wrapped: nn.Module = torch.compile(model) if spec.compile else model  # type: ignore[assignment]
     if processes.world_size > 1:
         wrapped = DistributedDataParallel(wrapped)
@@ -160,13 +198,15 @@ def _run_steps(
     metrics = None
     if processes.rank == 0:
         metrics = MetricsLog(folder, start, losses, spec.log_every, spec.trackers, to_mapping(spec))
-    batches = Prefetcher(lambda step: draw(step * spec.batch_size + processes.rank * share, share), start, spec.steps)
+    batches = Prefetcher(lambda step: draw(*processes.share(*spec.span(step))), start, spec.steps)
     try:
         for step, batch in enumerate(batches, start):
             for group in optimizer.param_groups:
                 group["lr"] = spec.rate(step)
-            value = _accumulate(wrapped, loss, batch.to(device, non_blocking=True), spec)
-            norm = nn.utils.clip_grad_norm_(model.parameters(), spec.max_gradient_norm)
+            parts = [part.to(device, non_blocking=True) for part in _parts(batch)]
+            weight = processes.world_size / spec.span(step)[1]  # of a sample: shares need not be equal
+            value = _accumulate(wrapped, loss, parts, weight, spec.micro_batch_size, precision)
+            norm = nn.utils.clip_grad_norm_(model.parameters(), spec.max_gradient_norm or math.inf)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             if processes.world_size > 1:
@@ -174,14 +214,18 @@ def _run_steps(
                 value /= processes.world_size
             if metrics is None:
                 continue
-            last, tokens = step + 1 == spec.steps, batch.numel() * processes.world_size
+            last = step + 1 == spec.steps
             saves = last or (step + 1) % spec.checkpoint_every == 0
+            evaluates = evaluate and (last or (spec.evaluate_every and (step + 1) % spec.evaluate_every == 0))
             if (saves or (step + 1) % spec.log_every == 0) and not torch.isfinite(value + norm):
                 raise FloatingPointError(
                     f"the loss is {value.item()} and the gradient's norm {norm.item()} at step {step + 1}; the last "
                     "checkpoint is kept, try a lower learning_rate"
                 )
-            if (line := metrics.add(step, value, norm, spec.rate(step), tokens, last)) and progress:
+            found = _evaluated(model, evaluate) if evaluate and evaluates else {}
+            size, unit = _size(batch)
+            if (line := metrics.add(step, value, norm, spec.rate(step), size * processes.world_size, unit, last, found)
+                ) and progress:  # fmt: skip
                 progress(line)
             if saves:
                 save_checkpoint(folder, step + 1, model, config, optimizer, metrics.losses())
@@ -196,19 +240,44 @@ def _precision(device: str, dtype: str) -> contextlib.AbstractContextManager[Any
     return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else contextlib.nullcontext()
 
 
+def _parts(batch: Batch) -> tuple[Tensor, ...]:
+    """Return the tensors of a batch."""
+    return (batch,) if isinstance(batch, Tensor) else batch
+
+
+def _size(batch: Batch) -> tuple[int, str]:
+    """Return the size of a batch for its rate: tokens of token sequences, else labelled examples."""
+    return (batch.numel(), "tokens") if isinstance(batch, Tensor) else (len(batch[0]), "examples")
+
+
+def _evaluated(model: nn.Module, evaluate: Callable[[nn.Module], Mapping[str, float]]) -> dict[str, float]:
+    """Evaluate the network in evaluation mode; nothing of the training changes by it."""
+    model.eval()
+    with torch.random.fork_rng(), torch.inference_mode():
+        found = dict(evaluate(model))
+    model.train()
+    return found
+
+
 def _accumulate(
-    model: nn.Module, loss: Callable[[nn.Module, Tensor], Tensor], batch: Tensor, spec: TrainSpec
+    model: nn.Module,
+    loss: Callable[[nn.Module, Any], Tensor],
+    parts: Sequence[Tensor],
+    weight: float,
+    micro_batch_size: int,
+    precision: str,
 ) -> Tensor:
-    """Add the gradient of the mean loss over the batch, in micro-batches; return that loss."""
-    pieces = batch.split(spec.micro_batch_size or len(batch))
-    total = torch.zeros((), device=batch.device)
+    """Add the gradient of the loss, `weight` for each sample, in micro-batches; return that loss."""
+    pieces = list(zip(*(part.split(micro_batch_size or len(part)) for part in parts), strict=True))
+    device = parts[0].device
+    total = torch.zeros((), device=device)
     for number, piece in enumerate(pieces):
         # Gradients are shared between processes once, with the last piece.
         waits = isinstance(model, DistributedDataParallel) and number + 1 < len(pieces)
         with model.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
-            with _precision(batch.device.type, spec.dtype):
-                value = loss(model, piece)
-            weighted = value * (len(piece) / len(batch))
+            with _precision(device.type, precision):
+                value = loss(model, piece if len(parts) > 1 else piece[0])
+            weighted = value * (len(piece[0]) * weight)
             weighted.backward()
         total += weighted.detach()
     return total

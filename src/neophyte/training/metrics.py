@@ -36,25 +36,35 @@ class MetricsLog:
         self._file = path.open("a", encoding="utf-8")
         self._log_every = log_every
         self._losses: list[Tensor] = [torch.tensor(loss) for loss in losses]
-        self._tokens = 0
+        self._size = 0
         self._since = time.perf_counter()
 
     def add(
-        self, step: int, loss: Tensor, gradient_norm: Tensor, learning_rate: float, elements: int, last: bool
+        self,
+        step: int,
+        loss: Tensor,
+        gradient_norm: Tensor,
+        learning_rate: float,
+        size: int,
+        unit: str,
+        last: bool,
+        evaluated: Mapping[str, float],
     ) -> dict[str, float] | None:
-        """Note a step; every `log_every` steps, and at the last one, write a line and return it."""
+        """Note a step of `size` units; write a line and return it every `log_every` steps, at the last, and where the
+        step was evaluated."""
         self._losses.append(loss)
-        self._tokens += elements
-        if (step + 1) % self._log_every and not last:
+        self._size += size
+        if (step + 1) % self._log_every and not last and not evaluated:
             return None
         line = {
             "step": step + 1,
             "loss_nats": torch.stack([loss.to(self._losses[-1].device) for loss in self._losses]).mean().item(),
             "learning_rate": learning_rate,
             "gradient_norm": gradient_norm.item(),
-            "tokens_per_second": self._tokens / (time.perf_counter() - self._since),
+            f"{unit}_per_second": self._size / (time.perf_counter() - self._since),
+            **evaluated,
         }
-        self._losses, self._tokens, self._since = [], 0, time.perf_counter()
+        self._losses, self._size, self._since = [], 0, time.perf_counter()
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         self._tracker.log(line)

@@ -1,0 +1,404 @@
+"""Commands of Pointer Value Retrieval: sample, generate, train, evaluate, bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from cyclopts import Parameter
+from rich.text import Text
+
+from neophyte import __version__, pvr
+from neophyte.cli.display import console, print_json, print_table, progress
+from neophyte.cli.options import Json, Quiet, given, json_object, options_for
+from neophyte.core.spec import check_choice, check_integer
+from neophyte.pvr import PRESETS, VISUAL_PRESETS, TokenDataset, TokenSpec, VisualDataset
+from neophyte.training.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from typing import Any as TaskOptions
+    from typing import Any as TrainOptions
+else:
+    TaskOptions = options_for(TokenSpec, "Task")
+    TrainOptions = options_for(TrainSpec, "Training")
+
+Download = Annotated[bool, Parameter(negative="", help="Fetch an image bank that is missing.")]
+
+
+def _dataset(
+    preset: str, split: str | None, seed: int, data: Path, download: bool, options: Any
+) -> TokenDataset | VisualDataset:
+    """Return the task of a preset, of tokens or of images."""
+    check_choice("preset", preset, [*PRESETS, *VISUAL_PRESETS])
+    if preset in PRESETS:
+        return pvr.tokens(preset, split=split, seed=seed, **given(options))
+    if download:
+        from neophyte.pvr.fetch import fetch_missing
+
+        spec = VISUAL_PRESETS[preset].spec
+        fetch_missing({spec.pointer_bank, *spec.cell_banks}, data)
+    return pvr.images(preset, split=split, seed=seed, root=data, **given(options))
+
+
+def sample(
+    index: int = 0,
+    *,
+    preset: str = "m2-train",
+    count: int | None = None,
+    twins: bool = False,
+    split: str | None = None,
+    seed: int = 0,
+    out: Path = Path("pvr-sample.png"),
+    data: Path = Path("data"),
+    download: Download = False,
+    options: TaskOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Show examples: of tokens the pointer, its window and the label; of images a labelled contact sheet.
+
+    Parameters
+    ----------
+    index
+        The first example.
+    preset
+        Which task: of tokens such as m0-train ... m5-test, holdout-m1-train, boolean-train; or of images such as
+        digits-iid-train, mnist-holdout-test. `neophyte list` shows all that need no download.
+    count
+        How many examples; by default 1 of tokens, 16 of images.
+    twins
+        Show the counterfactual twins of each example of tokens.
+    split
+        Split of the task; by default the preset's own.
+    seed
+        Seed of the task.
+    out
+        Where the contact sheet goes.
+    data
+        Folder of the image banks.
+    """
+    source = _dataset(preset, split, seed, data, download, options)
+    shown = count or (16 if isinstance(source, VisualDataset) else 1)
+    check_integer("count", shown, 1, 400)
+    indices = np.arange(index, index + shown)
+    if isinstance(source, VisualDataset):
+        _show_images(source, indices, out, preset, as_json)
+    else:
+        _show_tokens(source, indices, twins, as_json)
+
+
+def _show_tokens(source: TokenDataset, indices: np.ndarray, twins: bool, as_json: bool) -> None:
+    found, spec = source.batch(indices), source.spec
+    known = pvr.variables(found.tokens, spec)
+    if as_json:
+        print_json([
+            {"index": int(indices[i]), "tokens": found.tokens[i].tolist(), "label": int(found.labels[i]),
+             "pointer": int(known.pointers[i]), "start": int(known.starts[i]),
+             "window": [value for value in known.windows[i].tolist() if value >= 0],
+             "mask": known.mask[i].tolist()}
+            for i in range(len(indices))
+        ])  # fmt: skip
+        return
+    what = f"{spec.aggregation} of {spec.window} of {spec.num_values} values, {spec.window_end} window"
+    console.print(f"{what}; {source.split}, seed {source.seed}", markup=False)
+    changed = source.twins(indices) if twins else None
+    for i in range(len(indices)):
+        console.print(_line(str(indices[i]), found.tokens[i], int(found.labels[i]), source))
+        for name in ("pointer", "value", "irrelevant") if changed else ():
+            twin = getattr(changed, name)
+            console.print(_line(name, twin.tokens[i], int(twin.labels[i]), source))
+
+
+def _line(name: str, tokens: np.ndarray, label: int, source: TokenDataset) -> Text:
+    """Return a sequence with its pointer in < > and its window in [ ], and what the label is."""
+    spec = source.spec
+    known = pvr.variables(tokens[None], spec)
+    header = range(spec.pointer_position, spec.pointer_position + spec.length - spec.num_values)
+    text = Text(f"{name:>10}  ")
+    for column, token in enumerate(tokens.tolist()):
+        if column in header:
+            text.append(f"<{token}>", style="bold yellow")
+        elif known.mask[0, column]:
+            text.append(f"[{token}]", style="bold green")
+        else:
+            text.append(f" {token} ", style="dim")
+    values = [value for value in known.windows[0].tolist() if value >= 0]
+    text.append(f"   {spec.aggregation}({', '.join(map(str, values))}) = ")
+    return text.append(str(label), style="bold")
+
+
+def _show_images(source: VisualDataset, indices: np.ndarray, out: Path, title: str, as_json: bool) -> None:
+    from neophyte.experiments.pvr.images import draw_sheet
+    from neophyte.plotting.figures import style
+
+    found = source.batch(indices)
+    pointers = found.classes[:, source.spec.pointer_cell]
+    if as_json:
+        print_json([
+            {"index": int(indices[i]), "classes": found.classes[i].tolist(), "pointer": int(pointers[i]),
+             "start": int(found.pointers[i]), "label": int(found.labels[i])}
+            for i in range(len(indices))
+        ])  # fmt: skip
+        return
+    titles = [f"{p} → cell {cell}: {label}" for p, cell, label in
+              zip(pointers, found.pointers, found.labels, strict=True)]  # fmt: skip
+    across = 8 if source.image_shape[1] <= 4 * source.image_shape[0] else 1
+    lines = {str(indices[first]): (found.images[first : first + across], titles[first : first + across])
+             for first in range(0, len(indices), across)}  # fmt: skip
+    said = f"{title}, {source.split}, seed {source.seed}; above: the pointer's class, the cell that it names, the label"
+    with style():
+        draw_sheet(lines, out, said)
+    console.print(f"{out}: {len(indices)} examples of {title}", markup=False)
+
+
+def generate(
+    *,
+    out: Path,
+    preset: str = "m0-train",
+    split: str | None = None,
+    seed: int = 0,
+    shard_size: int | None = None,
+    threads: int = 1,
+    options: TaskOptions = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a token task to disk: .npy shards, the label in the last column; a killed run goes on where it stopped.
+
+    Nothing needs to be on disk to train: `neophyte train` streams. This is for other programs.
+
+    Parameters
+    ----------
+    out
+        Folder to write; empty, or an unfinished one of the same set.
+    preset
+        Which task, such as m0-train.
+    split
+        Split of the task; by default the preset's own.
+    seed
+        Seed of the task.
+    shard_size
+        Examples in a shard; by default a million.
+    threads
+        Threads to draw with.
+    """
+    from neophyte.pvr.storage import generate as write
+
+    source = pvr.tokens(preset, split=split, seed=seed, **given(options))
+    with progress("generate", len(source), "examples", quiet) as advance:
+        manifest = write(source, out, shard_size=shard_size, threads=threads, progress=advance)
+    console.print(f"{out}: {len(source):,} examples in {len(manifest['shards'])} shards", markup=False)
+
+
+def train(
+    *,
+    out: Path,
+    model: str = "mlp",
+    model_args: str = "{}",
+    preset: str = "m0-train",
+    split: str | None = None,
+    data_seed: int = 0,
+    epochs: int | None = None,
+    test_examples: int = 10_000,
+    data: Path = Path("data"),
+    download: Download = False,
+    options: TaskOptions = None,
+    train_options: TrainOptions = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train a classifier by the paper's recipe; a run that was stopped goes on with the same command.
+
+    What is not given is as in appendix A of the paper: of tokens SGD at 0.05, 200 epochs, 800 steps at least; of images
+    Adam at 1e-4, 10 epochs. The test accuracy of the metrics is that on the preset's own test set.
+
+    Parameters
+    ----------
+    out
+        Folder of the run: run.json, metrics.jsonl and checkpoints.
+    model
+        A preset (mlp, mlp-2x, transformer, mixer, transformer-64, mixer-64; resnet18 and vgg11-bn of images), or the
+        dotted path of your own nn.Module: it is called with num_classes, of tokens also length and alphabet, and
+        MODEL_ARGS, and maps inputs uint8 (batch, ...) to logits (batch, num_classes).
+    model_args
+        JSON object of the model's arguments.
+    preset
+        Which training set, such as m1-train or mnist-iid-train; --num-examples sets its size.
+    split
+        Split of the task; by default the preset's own.
+    data_seed
+        Seed of the training set.
+    epochs
+        Passes over the training set.
+    test_examples
+        Examples of the test set.
+    data
+        Folder of the image banks.
+    """
+    from neophyte.evaluation.classification import measure
+    from neophyte.experiments.pvr.scales import IMAGE_RECIPE, TOKEN_RECIPE
+    from neophyte.experiments.pvr.trials import make_spec
+    from neophyte.models.loading import count_parameters, model_config
+    from neophyte.training.data import example_batches
+    from neophyte.training.loop import Processes, classification_loss, pick_device
+    from neophyte.training.loop import train as run
+
+    if epochs is not None:
+        check_integer("epochs", epochs, 1)
+    check_integer("test_examples", test_examples, 1)
+    source = _dataset(preset, split, data_seed, data, download, options)
+    tests = _dataset(_test_preset(preset), None, 0, data, False, options)
+    recipe = dict(TOKEN_RECIPE if isinstance(source, TokenDataset) else IMAGE_RECIPE)
+    recipe |= {name: value for name, value in given(train_options).items() if name != "seed"}
+    if epochs is not None:
+        recipe |= {"epochs": epochs, "min_steps": 1}
+    seed = given(train_options).get("seed", 0)
+    spec = make_spec(recipe, len(source), seed, 20)
+    config = model_config(model, {**_sizes(source), **json_object("model_args", model_args)})
+    device = pick_device(spec.device)
+    batch_size = 2000 if isinstance(source, TokenDataset) else 100
+
+    def evaluate(network: Any) -> dict[str, float]:
+        count = min(test_examples, 10_000)
+        return {"test_accuracy": measure(network, tests, count, device=device, batch_size=batch_size).accuracy}
+
+    with progress("train", spec.steps, "steps", quiet) as advance:
+        shown = [0]
+
+        def show(line: dict[str, float]) -> None:
+            advance(int(line["step"]) - shown[0])
+            shown[0] = int(line["step"])
+
+        draw, what = example_batches(source, shuffle_seed=seed)
+        network = run(config, spec, draw, out, data=what, loss=classification_loss, evaluate=evaluate, progress=show)
+    if Processes().rank:
+        return
+    score = measure(network, tests, test_examples, device=device, batch_size=batch_size)
+    console.print(f"{out}: {count_parameters(network):,} parameters, {spec.steps} steps on {len(source):,} examples, "
+                  f"test accuracy {score.accuracy:.4f} [{score.low:.4f}, {score.high:.4f}]", markup=False)  # fmt: skip
+
+
+def _test_preset(preset: str) -> str:
+    """Return the test set that goes with a training set."""
+    name = preset.removesuffix("-train") + "-test"
+    return name if name in PRESETS or name in VISUAL_PRESETS else preset
+
+
+def _sizes(source: TokenDataset | VisualDataset) -> dict[str, int]:
+    """Return what a network must know of its inputs and labels."""
+    if isinstance(source, VisualDataset):
+        return {"num_classes": source.num_classes}
+    return {"length": source.spec.length, "alphabet": source.spec.alphabet, "num_classes": source.spec.classes}
+
+
+def evaluate(
+    checkpoint: Path,
+    *,
+    preset: str = "m0-test",
+    examples: int = 100_000,
+    split: str | None = None,
+    seed: int = 0,
+    trust_model: bool = False,
+    device: str = "auto",
+    data: Path = Path("data"),
+    download: Download = False,
+    options: TaskOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Score a classifier: its accuracy with the exact rule and every control beside it.
+
+    Parameters
+    ----------
+    checkpoint
+        A training run's folder, or a model folder (config.json and model.safetensors).
+    preset
+        Which test set, such as m1-test.
+    examples
+        How many examples.
+    split
+        Split of the task; by default the preset's own.
+    seed
+        Seed of the task.
+    trust_model
+        Run the code that the model's folder names, if it is not neophyte's: your own model, or one whose author you
+        trust.
+    device
+        auto, cpu, cuda or mps.
+    data
+        Folder of the image banks.
+    """
+    from neophyte.evaluation.classification import measure
+    from neophyte.models.loading import load_model
+    from neophyte.training.loop import pick_device
+
+    check_integer("examples", examples, 1)
+    source = _dataset(preset, split, seed, data, download, options)
+    model, config = load_model(checkpoint, trust=trust_model)
+    for name, value in _sizes(source).items():
+        if config.get(name, value) != value:
+            raise ValueError(f"{checkpoint}: {name} is {config[name]}; allowed: {value}, that of {preset}")
+    where = pick_device(device)
+    batch_size = 2000 if isinstance(source, TokenDataset) else 100
+    score = measure(model.to(where), source, examples, device=where, batch_size=batch_size)
+    errors = source.losses(np.arange(min(examples, 10_000)))
+    controls = {name: 1.0 - float(error.mean()) for name, error in errors.items()}
+    if as_json:
+        found = {name: getattr(score, name) for name in ("accuracy", "low", "high", "loss_nats", "examples")}
+        print_json({**found, "preset": preset, "controls": controls, "checkpoint": str(checkpoint)})
+        return
+    rows = [[checkpoint.name, score.accuracy], *([name, value] for name, value in controls.items())]
+    print_table(f"Accuracy on {preset}", ["what", "accuracy"], rows)
+    console.print(f"95 % interval [{score.low:.4f}, {score.high:.4f}], {examples:,} examples; controls on "
+                  f"{min(examples, 10_000):,}", markup=False)  # fmt: skip
+
+
+def bench(
+    *,
+    window: Annotated[list[int], Parameter(consume_multiple=True)] | None = None,
+    threads: Annotated[list[int], Parameter(consume_multiple=True)] | None = None,
+    block: Annotated[list[str], Parameter(consume_multiple=True)] | None = None,
+    examples: int = 4_000_000,
+    repeats: int = 5,
+    data: Path = Path("data"),
+    download: Download = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the generators: token examples a second by aggregation, window and threads, and images a second.
+
+    Parameters
+    ----------
+    window
+        Window sizes to measure.
+    threads
+        Numbers of threads to measure.
+    block
+        Visual presets to measure; by default mnist-iid-train where MNIST is in DATA, else digits-iid-train.
+    examples
+        Token examples in a measurement; a hundredth of it for images.
+    repeats
+        Measurements; the median counts.
+    data
+        Folder of the image banks.
+    """
+    from neophyte.core.files import environment
+    from neophyte.pvr.bench import bench as measure
+    from neophyte.pvr.fetch import fetch_missing
+
+    if download:
+        fetch_missing({"mnist"}, data)
+    windows, counts = window or [1, 3, 6], threads or [1, 2]
+    blocks = block or ["mnist-iid-train" if (data / "MNIST").exists() else "digits-iid-train"]
+    results = []
+    with progress("bench", (5 * len(windows) + len(blocks)) * len(counts), "results", quiet) as advance:
+        for result in measure(windows=windows, threads=counts, blocks=blocks, root=data, examples=examples,
+                              repeats=repeats):  # fmt: skip
+            results.append(result)
+            advance(1)
+    if as_json:
+        print_json({"family": "pvr", "version": __version__, "machine": environment(), "results": results})
+        return
+    rows = [
+        [r["name"], r["params"].get("aggregation", r["params"].get("preset")), r["params"].get("window", ""),
+         r["threads"], f"{r['value'] / 1e6:.3f} M", r["unit"]]
+        for r in results
+    ]  # fmt: skip
+    print_table("Pointer Value Retrieval", ["what", "task", "window", "threads", "value", "unit"], rows)
