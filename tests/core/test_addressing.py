@@ -202,3 +202,159 @@ def test_good_indices_become_int64():
         assert checked.dtype == np.int64
         assert checked.tolist() == [1, 2]
     assert check_indices([MAX_INDEX]).tolist() == [MAX_INDEX]
+
+
+# Shuffled ranges.
+
+SIZES = st.one_of(
+    st.integers(1, 70), st.integers(1, 3000), st.sampled_from([2**k + d for k in range(1, 12) for d in (-1, 0, 1)])
+)
+ROUNDS = 12
+
+
+def shuffled(size, index=0, name="order", positions=None):
+    positions = np.arange(size) if positions is None else positions
+    return Space("test@1", "train").shuffled(name, index, size, positions)
+
+
+@given(SIZES, st.integers(0, MAX_INDEX))
+def test_a_shuffled_range_holds_every_number_once(size, index):
+    images = shuffled(size, index)
+    assert images.dtype == np.int64
+    assert sorted(images.tolist()) == list(range(size))
+
+
+@given(SIZES, st.data())
+def test_an_image_depends_on_its_position_alone(size, data):
+    positions = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=20))
+    whole = shuffled(size, 3)
+    np.testing.assert_array_equal(shuffled(size, 3, positions=positions), whole[positions])
+    np.testing.assert_array_equal(
+        shuffled(size, 3, positions=np.array(positions[:1], dtype=np.uint32)), whole[positions[:1]]
+    )
+
+
+def scramble(x):
+    """SplitMix64's finaliser, on Python's integers."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def network(x, keys, bits, backwards=False):
+    """An alternating Feistel network: even rounds change the lower half of the bits, odd ones the upper."""
+    low_bits = bits // 2
+    high, low = divmod(x, 2**low_bits)
+    rounds = list(enumerate(keys))
+    for number, key in rounds[::-1] if backwards else rounds:
+        if number % 2:
+            high ^= scramble((low + key) % 2**64) % 2 ** (bits - low_bits)
+        else:
+            low ^= scramble((high + key) % 2**64) % 2**low_bits
+    return high * 2**low_bits + low
+
+
+LARGE = st.one_of(
+    st.integers(1, 2**62), st.integers(1, 62).map(lambda k: 2**k), st.integers(1, 61).map(lambda k: 2**k + 1)
+)
+
+
+@given(LARGE, st.integers(0, 100), st.data())
+def test_a_shuffled_range_of_any_size_is_its_twin_and_can_be_undone(size, index, data):
+    positions = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=5))
+    keys = [int(word) for word in stream("order", index).words(ROUNDS)]
+    bits = (size - 1).bit_length()
+    for position, image in zip(positions, shuffled(size, index, positions=positions).tolist(), strict=True):
+        assert 0 <= image < size
+        expected = network(position, keys, bits)
+        while expected >= size:
+            expected = network(expected, keys, bits)
+        assert image == expected
+        back = network(image, keys, bits, backwards=True)
+        while back >= size:
+            back = network(back, keys, bits, backwards=True)
+        assert back == position
+
+
+def test_other_epochs_and_names_give_other_orders():
+    orders = [shuffled(1000, index, name) for index in (0, 1, 2, MAX_INDEX) for name in ("order", "other")]
+    for one, other in itertools.combinations(orders, 2):
+        # Two random orders agree in about one place (Poisson).
+        assert (one == other).sum() < stats.poisson.isf(ALARM / 28, 1)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_shuffled_orders_are_equally_likely(size):
+    # Networks of one to three bits reach all orders; wider ones the even ones alone, which sizes below 2^bits hide.
+    counts = dict.fromkeys(itertools.permutations(range(size)), 0)
+    for index in range(12_000):
+        counts[tuple(shuffled(size, index).tolist())] += 1
+    assert stats.chisquare(list(counts.values())).pvalue > ALARM
+
+
+@pytest.mark.parametrize("size", [3, 10, 64, 100])
+def test_images_and_pairs_of_images_are_uniform(size):
+    # The mean of every epoch's images is the same, so a chi-square over positions would not be one: each has its own.
+    epochs = 20_000
+    orders = np.array([shuffled(size, index) for index in range(epochs)])
+    pvalues = [stats.chisquare(np.bincount(orders[:, place], minlength=size)).pvalue for place in range(size)]
+    assert min(pvalues) > ALARM / size
+    # Two positions: neighbours, and those that differ in one bit only. Their images' distance is any but zero.
+    pairs = [(0, 1), (0, 2), (1, 2), (size - 1, size - 2), (0, size - 1), (size // 2, 0)]
+    pairs += [(0, 2**k) for k in range(2, 7) if 2**k < size]
+    pvalues = []
+    for one, other in pairs:
+        distances = np.bincount((orders[:, one] - orders[:, other]) % size, minlength=size)
+        assert distances[0] == 0
+        pvalues.append(stats.chisquare(distances[1:]).pvalue)
+        if size <= 10:
+            both = np.bincount(orders[:, one] * size + orders[:, other], minlength=size * size)
+            pvalues.append(stats.chisquare(both.reshape(size, size)[~np.eye(size, dtype=bool)]).pvalue)
+    assert min(pvalues) > ALARM / len(pvalues)
+    # The same position in epochs that follow each other.
+    pvalues = []
+    for place in {0, 1, size - 1}:
+        steps = (orders[1::2, place] - orders[::2, place]) % size
+        pvalues.append(stats.chisquare(np.bincount(steps, minlength=size)).pvalue)
+    assert min(pvalues) > ALARM / len(pvalues)
+
+
+@pytest.mark.parametrize("size", [1000, 2**17, 100_003])
+def test_a_shuffled_range_has_no_pattern(size):
+    images = shuffled(size).astype(float)
+    positions = np.arange(size)
+    # Rank correlations of two random orders have variance 1 / (size - 1).
+    limit = stats.norm.isf(ALARM / 4) / np.sqrt(size - 1)
+    assert abs(np.corrcoef(images, positions)[0, 1]) < limit
+    assert abs(np.corrcoef(images[1:], images[:-1])[0, 1]) < limit
+    # Steps to the next are hardly ever those of the plain order: about two in all (Poisson).
+    assert (np.abs(np.diff(images)) == 1).sum() < stats.poisson.isf(ALARM, 2)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**62 + 1, 3.0, True])
+def test_bad_sizes_are_refused(size):
+    with pytest.raises(ValueError, match=r"size is .*; allowed: an integer in \[1, 4611686018427387904\]"):
+        shuffled(size, positions=[0])
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([5], r"positions lie in \[5, 5\]; allowed: \[0, 5\)"),
+        ([0, 7], r"positions lie in \[0, 7\]; allowed: \[0, 5\)"),
+        ([-1], r"lie in \[-1, -1\]; allowed"),
+        ([0.0], "allowed: integers"),
+        ([], "allowed: integers"),
+        ([[0]], "allowed: integers"),
+        ([True], "allowed: integers"),
+    ],
+    ids=str,
+)
+def test_bad_positions_are_refused(positions, message):
+    with pytest.raises(ValueError, match=message):
+        shuffled(5, positions=positions)
+
+
+def test_a_bad_order_is_refused():
+    with pytest.raises(ValueError, match="index is -1"):
+        shuffled(5, index=-1)

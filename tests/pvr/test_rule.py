@@ -288,7 +288,7 @@ def test_a_users_labels_may_be_a_list_and_of_more_classes():
     "path", ["no.such.module:f", f"{__name__}:no_such_function", "math:", f"{__name__}:NOT_A_FUNCTION"]
 )
 def test_a_function_that_cannot_be_imported_is_refused(path):
-    with pytest.raises(ValueError, match="function is .*; allowed|function is .*, which cannot be imported"):
+    with pytest.raises(ValueError, match=rf"function is '{path}'"):
         rule.imported(path)
 
 
@@ -432,8 +432,8 @@ def test_a_label_law_of_bits_and_of_ones_own_labels_is_counted():
 
 
 def test_laws_that_are_not_counted_are_exact_still():
-    # Windows of 12 of 20: 20^12 of them.
-    spec = {"alphabet": 20, "num_values": 20, "window": 12}
+    # Windows of 6 of 20: 64,000,000 of them.
+    spec = {"alphabet": 20, "num_values": 20, "window": 6}
     for name in AGGREGATIONS:
         if name != "median mean":
             assert rule.label_law(RuleSpec(**spec, **AGGREGATIONS[name])).sum() == pytest.approx(1.0, abs=1e-12)
@@ -441,7 +441,7 @@ def test_laws_that_are_not_counted_are_exact_still():
     np.testing.assert_allclose(low, high[::-1], rtol=1e-12)
     for fields in (AGGREGATIONS["median mean"], PRODUCT):
         with pytest.raises(
-            ValueError, match="window is 12; allowed for the exact law of .*: at most 10,000,000 windows"
+            ValueError, match=r"window is 6; allowed for the exact law of .*: at most 10,000,000 windows"
         ):
             rule.label_law(RuleSpec(**spec, **fields))
 
@@ -496,7 +496,6 @@ SPACES = {
 }
 HOPS = {
     "two hops": {"num_values": 4, "alphabet": 4, "window": 2, "hops": 2},
-    "two hops, one value": {"num_values": 4, "alphabet": 4, "window": 1, "hops": 2},
     "two hops, truncate": {"num_values": 4, "alphabet": 4, "window": 2, "hops": 2, "window_end": "truncate"},
     "two hops, fit": {"num_values": 4, "alphabet": 3, "window": 2, "hops": 2, "window_end": "fit"},
     "two hops, more tokens": {"num_values": 3, "alphabet": 5, "window": 2, "hops": 2},
@@ -509,7 +508,7 @@ HOPS = {
     },
     "two hops, more values": {"num_values": 5, "alphabet": 3, "window": 2, "hops": 2, "pointer_length": 2},
     "three hops": {"num_values": 4, "alphabet": 4, "window": 2, "hops": 3},
-    "three hops, more tokens": {"num_values": 3, "alphabet": 5, "window": 1, "hops": 3},
+    "three hops, more tokens": {"num_values": 3, "alphabet": 5, "window": 2, "hops": 3},
     "two hops, variable": {"num_values": 3, "alphabet": 3, "window": 2, "hops": 2, "variable_window": True},
 }
 HELD = {
@@ -538,33 +537,40 @@ def task_law_by_counting(spec):
     return [counts[label] / counts.total() for label in range(spec.classes)]
 
 
+def names_for(held, *names):
+    """Ways to make a label; where one value is the maximum or minimum of one window only, none can be balanced."""
+    return [name for name in names if not (held.startswith("balanced") and name in ("min", "max"))]
+
+
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("held", HELD)
-@pytest.mark.parametrize("name", ["mod_sum", "max", "median mean", "mode smallest"])
-def test_a_task_law_is_counted(space, held, name):
-    if held.startswith("balanced") and name == "max":
-        pytest.skip("only one window has the label 0")
-    spec = small(space, held, name)
-    expected = task_law_by_counting(spec)
-    np.testing.assert_allclose(rule.task_law(spec), expected, rtol=1e-12, atol=1e-15)
-    assert best_constant(spec) == pytest.approx(max(expected), rel=1e-12)
+def test_a_task_law_is_counted(space, held):
+    for name in names_for(held, "mod_sum", "max", "median mean", "mode smallest"):
+        spec = small(space, held, name)
+        expected = task_law_by_counting(spec)
+        np.testing.assert_allclose(rule.task_law(spec), expected, rtol=1e-12, atol=1e-15)
+        assert best_constant(spec) == pytest.approx(max(expected), rel=1e-12)
+
+
+def law_or_refusal(spec):
+    try:
+        return rule.task_law(spec), ""
+    except ValueError as error:
+        return None, str(error)
 
 
 @pytest.mark.parametrize("space", HOPS)
 @pytest.mark.parametrize("held", HELD)
-@pytest.mark.parametrize("name", ["mod_sum", "min"])
-def test_a_task_law_of_several_hops_is_exact_or_refused(space, held, name):
-    if held.startswith("balanced") and name == "min":
-        pytest.skip("only one window has the highest label")
-    if space == "two hops, one value" and held.startswith("balanced"):
-        pytest.skip("nothing would be left")
-    spec = small(space, held, name)
-    try:
-        law = rule.task_law(spec)
-    except ValueError as error:
-        assert "hops is" in str(error)
-    else:
-        np.testing.assert_allclose(law, task_law_by_counting(spec), rtol=1e-12, atol=1e-15)
+def test_a_task_law_of_several_hops_is_exact_or_refused(space, held):
+    for name in names_for(held, "mod_sum", "min"):
+        spec = small(space, held, name)
+        law, refusal = law_or_refusal(spec)
+        if law is None:
+            # After two hops on a ring every window is equally likely, and its law must be known.
+            assert spec.hops > 2 or spec.window_end != "cyclic"
+            assert "hops is" in refusal
+        else:
+            np.testing.assert_allclose(law, task_law_by_counting(spec), rtol=1e-12, atol=1e-15)
 
 
 def test_the_presets_with_two_hops_have_an_exact_law():

@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 import neophyte.core
 from neophyte import pvr
 from neophyte.core.contract import inputs_and_labels
+from neophyte.core.spec import to_mapping
 from neophyte.evaluation.classification import measure
 from neophyte.models.classifiers import TokenMixer, TokenMLP, TokenTransformer
 from neophyte.models.loading import build_model, load_model, model_config
@@ -39,7 +40,6 @@ from .toys import PowerCutError
 
 # Chance of a false alarm of each statistical test, had its fixed seed been drawn at random.
 ALARM = 1e-6
-ROOT = Path(__file__).parents[2]
 SOURCES = Path(neophyte.core.__file__).parents[2]
 DEADLINE_SECONDS = 240
 
@@ -97,6 +97,10 @@ def indices_of(batch):
 
 def run(folder, spec=SPEC, config=CONFIG, draw=DRAW, data=DATA, **options):
     return train(config, spec, draw, folder, data=data, loss=classification_loss, **options)
+
+
+def probe(model):
+    return {"probe": float(next(model.parameters()).double().sum())}
 
 
 def weights(model):
@@ -442,6 +446,28 @@ def test_the_other_token_models_learn_too(tmp_path, name):
     assert losses[-1] < 0.5
 
 
+def test_images_are_trained_on_too(tmp_path):
+    pytest.importorskip("torchvision")
+    pytest.importorskip("sklearn")
+    spec = pvr.VisualSpec(cell=12, pointer_bank="digits", value_banks=("digits",), num_examples=15)
+    source = pvr.VisualDataset(spec)
+    draw, data = example_batches(source)
+    inputs, labels = draw(15, 15)
+    whole = source.batch(np.arange(15))
+    assert (inputs.dtype, inputs.shape, labels.dtype) == (torch.uint8, (15, 24, 24, 1), torch.int64)
+    assert sorted(map(bytes, inputs.numpy())) == sorted(map(bytes, whole.images))
+    train_spec = dataclasses.replace(SPEC, steps=4, batch_size=8, epoch_size=15, optimizer="adam", learning_rate=1e-3,
+                                     log_every=1)  # fmt: skip
+    model = run(tmp_path, train_spec, model_config("resnet18", {}), draw, data)
+    losses = [line["loss_nats"] for line in read_metrics(tmp_path)]
+    assert losses[0] == pytest.approx(math.log(10), abs=1.0)
+    assert losses[-1] < losses[0]
+    loaded, _ = load_model(tmp_path)
+    assert loaded.network.bn1.num_batches_tracked == 4
+    device = torch.device("cpu")
+    assert measure(loaded, source, 15, device=device) == measure(model, source, 15, device=device)
+
+
 # Stop and go.
 
 
@@ -471,9 +497,6 @@ def test_stop_and_go_is_one_go_in_the_middle_of_an_epoch(tmp_path, optimizer):
 
 
 def test_it_is_so_where_an_evaluation_fails(tmp_path):
-    def probe(model):
-        return {"probe": float(next(model.parameters()).sum())}
-
     spec = dataclasses.replace(SPEC, evaluate_every=5)
     run(tmp_path / "whole", spec, NOISY, evaluate=probe)
     with pytest.raises(PowerCutError):
@@ -675,22 +698,22 @@ def test_a_run_records_the_precision_that_auto_took(tmp_path, monkeypatch):
 
 # Several processes.
 
+# It imports no more than it needs: starting the processes is what takes the time here.
 PROGRAM = """
-import sys
+import json, sys
 import torch
+from neophyte import pvr
+from neophyte.core.spec import from_mapping
+from neophyte.training.data import example_batches
+from neophyte.training.loop import classification_loss, train
+from neophyte.training.spec import TrainSpec
+
 torch.set_num_threads(1)
-from tests.training.test_examples import CONFIG, pair_spec, probe, run
-run(sys.argv[1], pair_spec(), CONFIG, evaluate=probe)
+folder, config, spec = sys.argv[1], json.loads(sys.argv[2]), from_mapping(TrainSpec, json.loads(sys.argv[3]))
+draw, data = example_batches(pvr.TokenDataset(pvr.TokenSpec(window=1, num_examples=45)))
+train(config, spec, draw, folder, data=data, loss=classification_loss,
+      evaluate=lambda model: {"probe": float(next(model.parameters()).double().sum())})
 """
-
-
-def pair_spec():
-    # The last step of an epoch has 13 examples: 6 and 7 for two processes, in two and three micro-batches.
-    return dataclasses.replace(SPEC, steps=7, micro_batch_size=3, evaluate_every=3, log_every=1, max_gradient_norm=0.5)
-
-
-def probe(model):
-    return {"probe": float(next(model.parameters()).double().sum())}
 
 
 def test_two_processes_with_unequal_shares_train_what_one_trains(tmp_path):
@@ -698,9 +721,12 @@ def test_two_processes_with_unequal_shares_train_what_one_trains(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     alone, pair = tmp_path / "alone", tmp_path / "pair"
-    common = {**os.environ, "PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2",
+    common = {**os.environ, "PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2",
               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}  # fmt: skip
-    command = [sys.executable, "-c", PROGRAM, str(pair)]
+    # The last step of an epoch has 13 examples: 6 and 7 for two processes, in two and three micro-batches.
+    spec = dataclasses.replace(SPEC, steps=7, micro_batch_size=3, evaluate_every=3, log_every=1, max_gradient_norm=0.5)
+    arguments = [str(pair), json.dumps(CONFIG), json.dumps(to_mapping(spec))]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
     processes = [
         subprocess.Popen(command, env={**common, "RANK": rank}, text=True, stderr=subprocess.PIPE) for rank in "01"
     ]
@@ -712,7 +738,7 @@ def test_two_processes_with_unequal_shares_train_what_one_trains(tmp_path):
     # Judged by its results: gloo can abort at exit after right ones.
     assert (pair / "checkpoints" / "step-000000007").is_dir(), errors
     assert json.loads((pair / "run.json").read_text())["processes"] == 2
-    run(alone, pair_spec(), evaluate=probe)
+    run(alone, spec, evaluate=probe)
     one, two = (weights(load_model(folder)[0]) for folder in (alone, pair))
     assert_same_weights(two, one, atol=1e-5)
     lines = [timeless(folder) for folder in (alone, pair)]

@@ -251,13 +251,13 @@ def train(
     if epochs is not None:
         recipe |= {"epochs": epochs, "min_steps": 1}
     seed = given(train_options).get("seed", 0)
-    spec = make_spec(recipe, len(source), seed, 20)
+    spec = make_spec(recipe, len(source), seed, 10)
     config = model_config(model, {**_sizes(source), **json_object("model_args", model_args)})
     device = pick_device(spec.device)
     batch_size = 2000 if isinstance(source, TokenDataset) else 100
 
     def evaluate(network: Any) -> dict[str, float]:
-        count = min(test_examples, 10_000)
+        count = min(test_examples, 5_000)
         return {"test_accuracy": measure(network, tests, count, device=device, batch_size=batch_size).accuracy}
 
     with progress("train", spec.steps, "steps", quiet) as advance:

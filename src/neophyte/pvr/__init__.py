@@ -1,5 +1,6 @@
 """Pointer Value Retrieval: a pointer says where to look, and the label is made of what stands there."""
 
+from neophyte.pvr.complexity import noise_sensitivity, sampled_noise_sensitivity
 from neophyte.pvr.dataset import Examples, TokenDataset, Twins, signs, tokens
 from neophyte.pvr.references import Overlap, controls, memorisation, overlap
 from neophyte.pvr.rule import Variables, best_constant, held_out_windows, labels, variables
@@ -28,7 +29,9 @@ __all__ = [
     "images",
     "labels",
     "memorisation",
+    "noise_sensitivity",
     "overlap",
+    "sampled_noise_sensitivity",
     "signs",
     "tokens",
     "variables",

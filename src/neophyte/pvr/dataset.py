@@ -220,6 +220,8 @@ class TokenDataset:
     def _plan(self) -> tuple[Any, Any, Any]:
         spec = self.spec
         code = _AGGREGATIONS.get(spec.aggregation, kernels.OTHER)
+        if spec.window == 1 and code not in (kernels.PARITY, kernels.OTHER):
+            code = kernels.MIN  # of one value all are the value
         variant = {"median": MEDIANS.index(spec.median), "maj_vote": MODE_TIES.index(spec.mode_tie)}
         numbers = (code, variant.get(spec.aggregation, 0), spec.alphabet, spec.num_starts, spec.hops,
                    spec.window_end == "cyclic")  # fmt: skip

@@ -37,39 +37,49 @@ def _is_held_out(code, held_out):
 
 
 @inlined
+def _ranked(window, size, rank):
+    """The value of that rank, from 0, among the first `size`: by counting, without branches hard to foretell."""
+    found = np.int64(0)
+    for i in range(size):
+        below = 0
+        for j in range(size):
+            below += (window[j] < window[i]) | ((window[j] == window[i]) & (j < i))
+        found += window[i] * (below == rank)
+    return found
+
+
+@inlined
 def _median(window, size, rule):
-    """The median of the first `size` values, which are sorted in place (insertion: windows are short)."""
-    for i in range(1, size):
-        value, j = window[i], i
-        while j > 0 and window[j - 1] > value:
-            window[j] = window[j - 1]
-            j -= 1
-        window[j] = value
-    lower, upper = window[(size - 1) >> 1], window[size >> 1]
-    if rule == LOWER:
+    """The median of the first `size` values."""
+    if size == 3:
+        low, high = min(window[0], window[1]), max(window[0], window[1])
+        return max(low, min(high, window[2]))
+    lower = _ranked(window, size, (size - 1) >> 1)
+    if size & 1 or rule == LOWER:
         return lower
+    upper = _ranked(window, size, size >> 1)
     return upper if rule == UPPER else (lower + upper) >> 1
 
 
 @inlined
 def _mode(window, size, rule):
-    """The most frequent of the first `size` values."""
-    best, most = np.int64(-1), 0
+    """The most frequent of the first `size` values: the largest of count and precedence in one number."""
+    best = np.int64(-1)
     for i in range(size):
-        count = 0
+        count = np.int64(0)
         for j in range(size):
             count += window[j] == window[i]
-        better = count > most
-        if count == most:
-            better = (rule == SMALLEST and window[i] < best) or (rule == LARGEST and window[i] > best)
-        if better:
-            best, most = window[i], count
-    return best
+        precedence = window[i] if rule == LARGEST else (255 - window[i] if rule == SMALLEST else size - 1 - i)
+        best = max(best, (count << 20) | precedence)
+    precedence = best & ((1 << 20) - 1)
+    if rule == FIRST:
+        return window[size - 1 - precedence]
+    return precedence if rule == LARGEST else 255 - precedence
 
 
 @inlined
 def _label(window, size, alphabet, aggregation, rule):
-    """The label of the first `size` values of int64 `window`, whose order may be changed."""
+    """The label of the first `size` values of int64 `window`."""
     if aggregation == MOD_SUM:
         total = np.int64(0)
         for i in range(size):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neophyte.experiments.base import Experiment
 from neophyte.experiments.pvr import accuracy, dynamics, images, noise, scales
-from neophyte.experiments.pvr.tables import claims_table1
+from neophyte.experiments.pvr.tables import claims_sweep, claims_table1, draw_sweep
 
 EXPERIMENTS = (
     Experiment("pvr-fig5", "noise sensitivity by window size and aggregation, sampled and exact",
@@ -35,5 +35,7 @@ EXPERIMENTS = (
                scales.fig17_trials, accuracy.draw_fig17, accuracy.claims_fig17),
     Experiment("pvr-fig18", "fast and slow learners under holdout, and their CKA",
                scales.fig18_trials, dynamics.draw_fig18, dynamics.claims_fig18),
+    Experiment("pvr-sweep", "the search of appendix A for optimiser, learning rate and batch size",
+               scales.sweep_of_recipes, draw_sweep, claims_sweep),
     Experiment("pvr-table1", "configurations and parameter counts", scales.table1_trials, None, claims_table1),
 )  # fmt: skip

@@ -128,7 +128,7 @@ def draw_fig6(rows: list[Row], path: Path, caption: str) -> None:
         {
             name: (_pictures(found[0]["spec"], found[0]["split"], found[0]["root"], values_of(found, "example")),
                    [f"{row['pointer_class']} → cell {row['cell']}: {row['label']}" for row in found])
-            for name in values_of(rows, "set") if (found := select(rows, set=name))
+            for name in ("iid", "holdout-train", "holdout-test") if (found := select(rows, set=name))
         },
         path, f"{caption}; above each: the pointer's class, the value cell that it names, the label",
     )  # fmt: skip

@@ -44,8 +44,27 @@ class Sweep:
     seeds: int
 
 
-def token_trial(scale: str, model: str, size: int, seed: int, *, evaluations: int = 10, **task: Any) -> Trial:
-    """Return the trial that trains a model on `size` examples of a token task (fields of `TokenSpec`) and scores it."""
+def token_trial(
+    scale: str,
+    model: str,
+    size: int,
+    seed: int,
+    *,
+    evaluations: int = 10,
+    changes: Mapping[str, Any] | None = None,
+    **task: Any,
+) -> Trial:
+    """Return the trial that trains a model on `size` examples of a token task and scores it.
+
+    Args:
+        scale: The scale.
+        model: A preset.
+        size: Examples in the training set.
+        seed: Seed of the training set and of the weights.
+        evaluations: Points of the learning curve.
+        changes: Fields of the recipe that are not the paper's choice.
+        **task: Fields of `TokenSpec`.
+    """
     recipe, examples = dict(TOKEN_RECIPE), 100_000
     if scale == "laptop":
         recipe["epochs"] = min(recipe["epochs"], LAPTOP_EXAMPLES // size)
@@ -53,6 +72,7 @@ def token_trial(scale: str, model: str, size: int, seed: int, *, evaluations: in
         recipe["micro_batch_size"] = 256  # at 1,024 it needs 15 GB
     if scale == "smoke":
         recipe, examples, evaluations = {**recipe, **_SMOKE}, 200, 2
+    recipe |= changes or {}
     params = {
         "model": model,
         "task": {**task, "num_examples": size},
@@ -67,6 +87,7 @@ def token_trial(scale: str, model: str, size: int, seed: int, *, evaluations: in
     said += ["no-pointer"] * (not task.get("pointer", True))
     if "holdout" in task:
         said.append(f"{task['holdout']}-{task['holdout_count']}")
+    said += [f"{value:g}" if isinstance(value, float) else str(value) for value in (changes or {}).values()]
     return Trial("-".join([*said, str(size), f"s{seed}"]), f"{_HERE}:train_token_classifier", params)
 
 
@@ -322,6 +343,25 @@ def fetch_banks(trials: list[Trial]) -> None:
     """
     for root in {root for _, root, _ in _banks(trials)}:
         fetch_missing({bank for bank, where, _ in _banks(trials) if where == root}, root)
+
+
+# The search of appendix A: (size, rates, batch sizes, seeds), for each optimiser.
+OPTIMIZERS = ("sgd", "adam", "adagrad", "lamb")
+SEARCH: dict[str, tuple[int, tuple[float, ...], tuple[int, ...], int]] = {
+    "smoke": (40, (0.01,), (16, 32), 1),
+    "laptop": (3_000, (0.001, 0.01, 0.05, 0.4), (128, 1024), 1),
+    "paper": (30_000, (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4), (128, 256, 512, 1024, 2048, 4096), 3),
+}
+
+
+def sweep_of_recipes(scale: str) -> list[Trial]:
+    """Return the runs of the search for optimiser, rate and batch size: the MLP on m = 0."""
+    size, rates, batches, seeds = SEARCH[scale]
+    return [
+        token_trial(scale, "mlp", size, seed, window=1,
+                    changes={"optimizer": optimizer, "learning_rate": rate, "batch_size": batch})
+        for optimizer in OPTIMIZERS for rate in rates for batch in batches for seed in range(seeds)
+    ]  # fmt: skip
 
 
 def table1_trials(scale: str) -> list[Trial]:

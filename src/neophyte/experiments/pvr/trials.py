@@ -141,6 +141,9 @@ def train_token_classifier(
         "holdout_count": spec.holdout_count,
         "train_size": len(source),
         "seed": seed,
+        "optimizer": settings.optimizer,
+        "learning_rate": settings.learning_rate,
+        "batch_size": settings.batch_size,
         "epochs": settings.steps / math.ceil(len(source) / settings.batch_size),
         "dtype": pick_dtype(settings.dtype, device),
     }
