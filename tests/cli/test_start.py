@@ -11,8 +11,9 @@ import neophyte
 import neophyte.core
 
 SOURCES = Path(neophyte.core.__file__).parents[2]
-HEAVY = ("torch", "numba", "matplotlib", "scipy", "datasets", "pandas", "safetensors", "huggingface_hub",
-         "neophyte.metalang", "neophyte.models", "neophyte.experiments", "neophyte.running")  # fmt: skip
+HEAVY = ("torch", "torchvision", "sklearn", "numba", "matplotlib", "scipy", "datasets", "pandas", "safetensors",
+         "huggingface_hub", "neophyte.metalang", "neophyte.pvr", "neophyte.models", "neophyte.experiments",
+         "neophyte.running")  # fmt: skip
 
 
 def python(code, **environment):
@@ -59,7 +60,9 @@ def test_help_lists_the_commands(cli):
     ("command", "words"),
     [
         (["sample", "metalang"], ["--vocab-size", "Number of tokens N", "--order", "--json"]),
-        (["train", "metalang"], ["--learning-rate", "Peak rate of Adam", "--model-args", "--entropy-band"]),
+        (["train", "metalang"], ["--learning-rate", "Peak rate.", "--model-args", "--entropy-band"]),
+        (["sample", "pvr"], ["--window", "Window size w", "--holdout-count", "--twins", "--json"]),
+        (["train", "pvr"], ["--learning-rate", "Peak rate.", "--model-args", "--epochs", "--hops"]),
         (["run"], ["--scale", "laptop"]),
     ],
 )
@@ -94,6 +97,10 @@ def test_version(cli):
         ("safetensors", "evaluate metalang x", "train"),
         ("matplotlib", "run gpicl-fig12a", "plots"),
         ("datasets", "data fetch pg19", "text"),
+        ("torch", "evaluate pvr x", "train"),
+        ("torchvision", "train pvr --out r --preset digits-iid-train --model resnet18", "vision"),
+        ("matplotlib", "sample pvr --preset digits-iid-train", "plots"),
+        ("matplotlib", "run pvr-fig5", "plots"),
     ],
 )
 def test_a_missing_extra_is_named(missing, command, extra, tmp_path):

@@ -92,8 +92,8 @@ def test_it_is_symmetric_and_sees_no_turn_scale_or_shift(edges):
 def test_large_means_cancel_without_loss(shift, edges):
     rng = np.random.default_rng(3)
     x, y = related(60)
-    # What is left of the values after the sum, so that only the method's own rounding counts.
     x, y = (values + shift * rng.choice([-1, 1, 2], size=values.shape[1]) for values in (x, y))
+    # Of the values as they are after the sum, so that only the method's own rounding counts.
     expected = definition(x - x.mean(axis=0), y - y.mean(axis=0))
     assert linear_cka(cut(x, y, edges)) == pytest.approx(expected, rel=1e-9 if shift < 1e8 else 1e-6)
 

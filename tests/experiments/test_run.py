@@ -1,4 +1,4 @@
-"""Every experiment at smoke scale, all in one folder."""
+"""Every experiment of gpicl, and the demo, at smoke scale, all in one folder."""
 
 import csv
 import json
@@ -40,7 +40,8 @@ def session(tmp_path_factory):
 
 
 def test_all_experiments_are_run():
-    assert set(ORDER) == set(EXPERIMENTS)
+    # Those of pvr are run in test_pvr_run.py.
+    assert set(ORDER) == {name for name in EXPERIMENTS if not name.startswith("pvr-")}
 
 
 def test_shared_trials_ran_once(session):

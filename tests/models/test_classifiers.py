@@ -225,6 +225,26 @@ def test_the_head_is_fed_the_features(name):
         assert (seen[0] >= 0).all(), "after the last ReLU"
 
 
+@every_model
+def test_gradients_are_those_of_the_logits(name):
+    """Along a random direction in each parameter: finite differences of the forward pass, which the twin checks."""
+    model, tokens = small(name, torch.float64), some_tokens(4)
+    weight = torch.randn(4, 5, dtype=torch.float64)
+    (weight * model(tokens)).sum().backward()
+    for label, parameter in model.named_parameters():
+        direction, step = torch.randn_like(parameter), 1e-6
+        values = []
+        with torch.no_grad():
+            for sign in (1, -1):
+                parameter += sign * step * direction
+                values.append((weight * model(tokens)).sum().item())
+                parameter -= sign * step * direction
+        expected = (values[0] - values[1]) / (2 * step)
+        # The same for all channels of a token, which every LayerNorm takes away again.
+        assert abs(expected) > 1e-4 or label.endswith("tokens.2.bias"), f"{label} has no effect"
+        assert (parameter.grad * direction).sum().item() == pytest.approx(expected, rel=1e-4, abs=1e-6), label
+
+
 @pytest.mark.parametrize("name", ["transformer", "mixer"])
 def test_the_class_token_is_used_and_learns(name):
     model, tokens = small(name, torch.float64), some_tokens(4)

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 
 import neophyte.core
 from neophyte import pvr
+from neophyte.core.addressing import Space
 from neophyte.core.contract import inputs_and_labels
 from neophyte.core.spec import to_mapping
 from neophyte.evaluation.classification import measure
@@ -68,6 +69,19 @@ class Noisy(nn.Module):
 
 
 NOISY = {"model": f"{__name__}:Noisy"}
+
+
+class Remembering(nn.Module):
+    """A classifier that keeps a table between calls, as rotary embeddings often do, and enlarges it."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.table = nn.Embedding(10, 10), torch.zeros(0, 10)
+
+    def forward(self, tokens):
+        if len(self.table) < len(tokens):
+            self.table = torch.ones(len(tokens), 10)
+        return self.embedding(tokens[:, 0].long()) * self.table[: len(tokens)]
 
 
 class Numbered:
@@ -206,6 +220,45 @@ def test_a_data_sets_epoch_holds_each_of_its_examples_once():
     expected = np.concatenate([whole.tokens, whole.labels[:, None]], axis=1)
     assert not np.array_equal(rows, expected)
     np.testing.assert_array_equal(rows[np.lexsort(rows.T)], expected[np.lexsort(expected.T)])
+
+
+class Redrawn(Numbered):
+    """Examples with a part that is drawn anew in each epoch: it says which."""
+
+    def __init__(self, size, redraw):
+        super().__init__(size)
+        self.spec.redraw = redraw
+
+    def arrays(self, indices, threads=1, *, epoch=0):
+        found = super().arrays(indices, threads)
+        return {**found, "labels": np.full(len(indices), epoch)}
+
+
+@pytest.mark.parametrize("redraw", [True, False])
+def test_what_is_redrawn_is_told_its_epoch(redraw):
+    draw, _ = example_batches(Redrawn(10, redraw))
+    for epoch in (0, 1, 7):
+        assert draw(10 * epoch + 4, 6)[1].tolist() == [epoch if redraw else 0] * 6
+
+
+def test_jitter_is_redrawn_where_the_task_says_so():
+    pytest.importorskip("sklearn")
+    fields = {"cell": 12, "pointer_bank": "digits", "value_banks": ("digits",), "num_examples": 12}
+    for redraw in (True, False):
+        source = pvr.VisualDataset(pvr.VisualSpec(redraw=redraw, **fields))
+        draw, _ = example_batches(source)
+        epochs = []
+        for epoch in range(3):
+            images, labels = draw(12 * epoch, 12)
+            expected = source.batch(order_of(source, epoch), epoch=epoch)
+            np.testing.assert_array_equal(images.numpy(), expected.images)
+            np.testing.assert_array_equal(labels.numpy(), expected.labels)
+            epochs.append(sorted(map(bytes, images.numpy())))
+        assert (epochs[0] == epochs[1] == epochs[2]) is not redraw
+
+
+def order_of(source, epoch):
+    return Space(source.spec.identity, source.split, 0).shuffled("epochs", epoch, len(source), np.arange(len(source)))
 
 
 # As torch data sets.
@@ -623,6 +676,16 @@ def test_evaluation_changes_no_bit_of_the_training(tmp_path):
         assert_equal(found[1], expected[1])
 
 
+def test_what_a_model_remembers_of_an_evaluation_serves_the_training(tmp_path):
+    def evaluate(model):
+        return {"largest": model(draw_examples(SOURCE, np.arange(45))[0]).max().item()}
+
+    config = {"model": f"{__name__}:Remembering"}
+    run(tmp_path / "none", config=config)
+    run(tmp_path / "often", dataclasses.replace(SPEC, evaluate_every=1), config, evaluate=evaluate)
+    assert state_of(tmp_path / "none")[0] == state_of(tmp_path / "often")[0]
+
+
 def test_a_stopped_run_may_be_evaluated_more_often(tmp_path):
     run(tmp_path / "whole", config=NOISY)
     with pytest.raises(PowerCutError):
@@ -671,7 +734,7 @@ def test_auto_takes_what_the_gpu_has(monkeypatch, found, expected):
 
 
 def test_auto_works_with_a_torch_that_cannot_tell(monkeypatch):
-    # torch 2.4 and 2.5 have no such function.
+    # Older versions that the package takes have no such function.
     monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported", raising=False)
     assert pick_dtype("auto", torch.device("cpu")) == "float32"
 

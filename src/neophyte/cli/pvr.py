@@ -12,6 +12,7 @@ from rich.text import Text
 from neophyte import __version__, pvr
 from neophyte.cli.display import console, print_json, print_table, progress
 from neophyte.cli.options import Json, Quiet, given, json_object, options_for
+from neophyte.core.addressing import MAX_INDEX
 from neophyte.core.spec import check_choice, check_integer
 from neophyte.pvr import PRESETS, VISUAL_PRESETS, TokenDataset, TokenSpec, VisualDataset
 from neophyte.training.spec import TrainSpec
@@ -78,9 +79,12 @@ def sample(
         Folder of the image banks.
     """
     source = _dataset(preset, split, seed, data, download, options)
-    shown = count or (16 if isinstance(source, VisualDataset) else 1)
+    shown = (16 if isinstance(source, VisualDataset) else 1) if count is None else count
     check_integer("count", shown, 1, 400)
-    indices = np.arange(index, index + shown)
+    check_integer("index", index, 0, MAX_INDEX - shown + 1)
+    indices = index + np.arange(shown)
+    if twins and isinstance(source, VisualDataset):
+        raise ValueError(f"twins is True; allowed for the images of {preset}: False")
     if isinstance(source, VisualDataset):
         _show_images(source, indices, out, preset, as_json)
     else:
@@ -90,21 +94,24 @@ def sample(
 def _show_tokens(source: TokenDataset, indices: np.ndarray, twins: bool, as_json: bool) -> None:
     found, spec = source.batch(indices), source.spec
     known = pvr.variables(found.tokens, spec)
+    changed = source.twins(indices) if twins else None
+    names = ("pointer", "value", "irrelevant") if changed else ()
     if as_json:
         print_json([
             {"index": int(indices[i]), "tokens": found.tokens[i].tolist(), "label": int(found.labels[i]),
              "pointer": int(known.pointers[i]), "start": int(known.starts[i]),
              "window": [value for value in known.windows[i].tolist() if value >= 0],
-             "mask": known.mask[i].tolist()}
+             "mask": known.mask[i].tolist(),
+             **({"twins": {name: {"tokens": getattr(changed, name).tokens[i].tolist(),
+                                  "label": int(getattr(changed, name).labels[i])} for name in names}} if twins else {})}
             for i in range(len(indices))
         ])  # fmt: skip
         return
     what = f"{spec.aggregation} of {spec.window} of {spec.num_values} values, {spec.window_end} window"
     console.print(f"{what}; {source.split}, seed {source.seed}", markup=False)
-    changed = source.twins(indices) if twins else None
     for i in range(len(indices)):
         console.print(_line(str(indices[i]), found.tokens[i], int(found.labels[i]), source))
-        for name in ("pointer", "value", "irrelevant") if changed else ():
+        for name in names:
             twin = getattr(changed, name)
             console.print(_line(name, twin.tokens[i], int(twin.labels[i]), source))
 
@@ -192,7 +199,7 @@ def generate(
 def train(
     *,
     out: Path,
-    model: str = "mlp",
+    model: str | None = None,
     model_args: str = "{}",
     preset: str = "m0-train",
     split: str | None = None,
@@ -215,9 +222,10 @@ def train(
     out
         Folder of the run: run.json, metrics.jsonl and checkpoints.
     model
-        A preset (mlp, mlp-2x, transformer, mixer, transformer-64, mixer-64; resnet18 and vgg11-bn of images), or the
-        dotted path of your own nn.Module: it is called with num_classes, of tokens also length and alphabet, and
-        MODEL_ARGS, and maps inputs uint8 (batch, ...) to logits (batch, num_classes).
+        A preset (mlp, mlp-2x, transformer, mixer, transformer-64, mixer-64; resnet18 and vgg11-bn of images), by
+        default mlp, or resnet18 of images; or the dotted path of your own nn.Module: it is called with num_classes, of
+        tokens also length and alphabet, and MODEL_ARGS, and maps inputs uint8 (batch, ...) to logits
+        (batch, num_classes).
     model_args
         JSON object of the model's arguments.
     preset
@@ -248,11 +256,18 @@ def train(
     tests = _dataset(_test_preset(preset), None, 0, data, False, options)
     recipe = dict(TOKEN_RECIPE if isinstance(source, TokenDataset) else IMAGE_RECIPE)
     recipe |= {name: value for name, value in given(train_options).items() if name != "seed"}
+    if recipe.setdefault("epoch_size", len(source)) != len(source):
+        raise ValueError(f"epoch_size is {recipe['epoch_size']}; allowed: {len(source)}, the size of the set "
+                         "(--num-examples)")  # fmt: skip
     if epochs is not None:
         recipe |= {"epochs": epochs, "min_steps": 1}
     seed = given(train_options).get("seed", 0)
     spec = make_spec(recipe, len(source), seed, 10)
-    config = model_config(model, {**_sizes(source), **json_object("model_args", model_args)})
+    arguments = json_object("model_args", model_args)
+    _check_sizes("model_args", arguments, source, preset)
+    model = model or ("mlp" if isinstance(source, TokenDataset) else "resnet18")
+    config = model_config(model, {**_sizes(source), **arguments})
+    _check_kind("model", config, source, preset)
     device = pick_device(spec.device)
     batch_size = 2000 if isinstance(source, TokenDataset) else 100
 
@@ -287,6 +302,23 @@ def _sizes(source: TokenDataset | VisualDataset) -> dict[str, int]:
     if isinstance(source, VisualDataset):
         return {"num_classes": source.num_classes}
     return {"length": source.spec.length, "alphabet": source.spec.alphabet, "num_classes": source.spec.classes}
+
+
+def _check_sizes(where: str, config: dict[str, Any], source: TokenDataset | VisualDataset, preset: str) -> None:
+    """Refuse a network that was made for other inputs or labels."""
+    for name, value in _sizes(source).items():
+        if config.get(name, value) != value:
+            raise ValueError(f"{where}: {name} is {config[name]!r}; allowed: {value}, that of {preset}")
+
+
+def _check_kind(where: str, config: dict[str, Any], source: TokenDataset | VisualDataset, preset: str) -> None:
+    """Refuse a network of this package that takes images where there are tokens, or the other way round."""
+    kinds = {"neophyte.models.classifiers": "tokens", "neophyte.models.vision": "images",
+             "neophyte.models.decoder": "texts"}  # fmt: skip
+    wanted = "tokens" if isinstance(source, TokenDataset) else "images"
+    module, _, name = str(config["model"]).partition(":")
+    if kinds.get(module, wanted) != wanted:
+        raise ValueError(f"{where} is {name}, a network of {kinds[module]}; allowed for {preset}: one of {wanted}")
 
 
 def evaluate(
@@ -332,9 +364,8 @@ def evaluate(
     check_integer("examples", examples, 1)
     source = _dataset(preset, split, seed, data, download, options)
     model, config = load_model(checkpoint, trust=trust_model)
-    for name, value in _sizes(source).items():
-        if config.get(name, value) != value:
-            raise ValueError(f"{checkpoint}: {name} is {config[name]}; allowed: {value}, that of {preset}")
+    _check_sizes(str(checkpoint), config, source, preset)
+    _check_kind(str(checkpoint), config, source, preset)
     where = pick_device(device)
     batch_size = 2000 if isinstance(source, TokenDataset) else 100
     score = measure(model.to(where), source, examples, device=where, batch_size=batch_size)
@@ -382,11 +413,14 @@ def bench(
     from neophyte.core.files import environment
     from neophyte.pvr.bench import bench as measure
     from neophyte.pvr.fetch import fetch_missing
+    from neophyte.pvr.visual_spec import preset as visual_preset
 
-    if download:
-        fetch_missing({"mnist"}, data)
     windows, counts = window or [1, 3, 6], threads or [1, 2]
-    blocks = block or ["mnist-iid-train" if (data / "MNIST").exists() else "digits-iid-train"]
+    here = download or (data / "MNIST").exists()
+    blocks = block or ["mnist-iid-train" if here else "digits-iid-train"]
+    if download:
+        specs = [visual_preset(name).spec for name in blocks]
+        fetch_missing({bank for spec in specs for bank in (spec.pointer_bank, *spec.cell_banks)}, data)
     results = []
     with progress("bench", (5 * len(windows) + len(blocks)) * len(counts), "results", quiet) as advance:
         for result in measure(windows=windows, threads=counts, blocks=blocks, root=data, examples=examples,

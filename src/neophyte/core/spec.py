@@ -94,6 +94,8 @@ def from_mapping(cls: type[Spec], values: Mapping[str, Any]) -> Spec:
     Raises:
         ValueError: A field is unknown (the message gives the nearest name) or a value is out of range.
     """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{cls.__name__} is {values!r}; allowed: an object of its fields")
     fields = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:

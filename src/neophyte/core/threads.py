@@ -12,7 +12,7 @@ _PARTS = 4  # a thread; they are taken as each gets free
 def in_threads(work: Callable[[slice], None], size: int, threads: int) -> None:
     """Call work(slice) on the parts of range(size), in so many threads; in this one where there is one part."""
     parts = min(_PARTS * threads, size) if threads > 1 else 1
-    if parts == 1:
+    if parts <= 1:
         work(slice(0, size))
         return
     edges = [size * part // parts for part in range(parts + 1)]

@@ -1,4 +1,4 @@
-"""Classifiers on labelled examples: accuracy with its exact interval, logits, and features."""
+"""Classifiers on labelled examples: accuracy with its interval, and features."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def wilson(correct: int, examples: int, z: float = 1.959964) -> tuple[float, flo
     share, scale = correct / examples, 1 + z * z / examples
     centre = (share + z * z / (2 * examples)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / examples + z * z / (4 * examples * examples))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At the ends the formula is exact, and its rounding is not.
+    low = max(0.0, centre - half) if correct else 0.0
+    high = min(1.0, centre + half) if correct < examples else 1.0
+    return low, high
 
 
 def each_batch(
@@ -58,7 +61,7 @@ def each_batch(
         yield torch.from_numpy(inputs).to(device), torch.from_numpy(labels.astype(np.int64)).to(device)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def measure(
     model: nn.Module, source: TaskDataset, count: int, *, device: torch.device, batch_size: int = 2000, start: int = 0
 ) -> Accuracy:
@@ -81,7 +84,6 @@ def measure(
     return Accuracy(correct, count, loss / count, *wilson(correct, count))
 
 
-@torch.inference_mode()
 def feature_batches(
     model: nn.Module, source: TaskDataset, count: int, *, device: torch.device, batch_size: int = 2000
 ) -> Callable[[], Iterator[np.ndarray]]:
@@ -91,9 +93,9 @@ def feature_batches(
     """
     model.eval()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def batches() -> Iterator[np.ndarray]:
         for inputs, _ in each_batch(source, count, device, batch_size):
-            yield model.features(inputs).double().cpu().numpy()  # type: ignore[operator]
+            yield model.features(inputs).cpu().double().numpy()  # type: ignore[operator]
 
     return batches

@@ -44,4 +44,4 @@ def linear_cka(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
     scale = float(np.linalg.norm(own) * np.linalg.norm(other))
     if scale == 0.0:
         raise ValueError("pairs holds a representation that is the same for all examples; allowed: one that varies")
-    return float(np.sum(cross**2) / scale)
+    return min(1.0, float(np.sum(cross**2) / scale))

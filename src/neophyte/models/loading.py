@@ -67,6 +67,8 @@ def build_model(config: Mapping[str, Any], *, trust: bool = True) -> nn.Module:
     try:
         make = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an empty or relative path
+        if module_name.startswith("neophyte.") and isinstance(error, ImportError) and error.name != module_name:
+            raise  # an extra that is not installed
         raise ValueError(f"model is {config.get('model')!r}, which cannot be imported: {error}") from None
     if not trust and not (isinstance(make, type) and issubclass(make, nn.Module)):
         raise ValueError(f"model is {config['model']!r}, which is no nn.Module class")

@@ -85,6 +85,8 @@ class TokenDataset:
         self.split = split
         self.seed = seed
         self._space = Space(spec.identity, split, seed)
+        if ":" in spec.aggregation:
+            rule.imported(spec.aggregation)
         self._windows = rule.held_out_windows(spec)[: 1 if spec.part == "first" else None]
         self._predicate = rule.imported(spec.predicate) if spec.holdout == "predicate" and spec.part != "all" else None
         self._rule, self._layout, self._holdout = self._plan()

@@ -105,7 +105,9 @@ def _label(window, size, alphabet, aggregation, rule):
 
 @kernel
 def draw_examples(keys, places, attempts, last_attempt, rule, layout, slots, holdout, tokens, labels):
-    """Fill uint8 `tokens` (batch, length) and int64 `labels` (batch,).
+    """Fill uint8 `tokens` (batch, length) and `labels` (batch,).
+
+    Attempt a of the example at place p of its block takes the words (a * BLOCK + p) * W, ... of the block's stream.
 
     keys: uint64 (blocks, 2). places: int64 (batch,), each example's row of keys times BLOCK, plus its place there.
     attempts: int64 (batch,), where each example's attempts begin; on return the one that was kept.

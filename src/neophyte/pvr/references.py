@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,12 +38,17 @@ def controls(dataset: TokenDataset, tokens: Any) -> dict[str, np.ndarray]:
 
 
 def constant_label(dataset: TokenDataset) -> int:
-    """Return the most frequent label of a task; where it has no exact law, that of its first examples."""
-    spec = dataset.spec
+    """Return the most frequent label of a task (see `task_law`)."""
+    return int(task_law(dataset).argmax())
+
+
+def task_law(dataset: TokenDataset) -> np.ndarray:
+    """Return the probability of each label, float64 (classes,); without an exact law, among the first examples."""
     try:
-        return int(rule.task_law(spec).argmax())
+        return rule.task_law(dataset.spec)
     except ValueError:
-        return int(np.bincount(dataset.batch(np.arange(_ESTIMATE)).labels).argmax())
+        labels = dataset.batch(np.arange(_ESTIMATE)).labels
+        return np.bincount(labels, minlength=dataset.spec.classes) / len(labels)
 
 
 @dataclass(frozen=True)
@@ -132,9 +139,16 @@ def memorisation(spec: RuleSpec, train_size: int) -> float:
     check_integer("train_size", train_size, 0)
     if spec.hops > 1:
         raise ValueError(f"hops is {spec.hops}; allowed: 1")
+    guess = int(rule.label_law(spec).argmax())
+    widths = range(spec.window - spec.num_widths + 1, spec.window + 1)
+    # Starts with one law of the number of values: (number of values, of how many widths) -> how many starts.
+    groups: Counter[tuple[int, int]] = Counter()
+    for start in range(spec.num_starts):
+        room = spec.window if spec.window_end == "cyclic" else spec.num_values - start
+        groups.update(Counter(min(width, room) for width in widths).items())
     accuracy = 0.0
-    for size, starts in rule.window_sizes(spec).items():
-        cases = spec.alphabet**size * spec.num_starts * spec.num_widths
-        seen = -np.expm1(train_size * np.log1p(-1.0 / cases)) if cases > 1 else float(train_size > 0)
-        accuracy += float(starts) * (seen + (1.0 - seen) * float(rule.label_law(spec).max()))
+    for (size, ways), starts in groups.items():
+        share = Fraction(ways, spec.num_starts * len(widths))
+        seen = -np.expm1(train_size * np.log1p(-float(share / spec.alphabet**size)))
+        accuracy += float(starts * share) * (seen + (1.0 - seen) * float(rule.label_law(spec, size)[guess]))
     return accuracy

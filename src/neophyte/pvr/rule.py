@@ -55,6 +55,8 @@ def imported(path: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"function is {path!r}, which cannot be imported: {error}") from None
+    if not callable(found):
+        raise ValueError(f"function is {path!r}; allowed: a function, not {found!r}")
     return found
 
 
@@ -192,8 +194,12 @@ def held_out_windows(spec: TokenSpec) -> np.ndarray:
 
 def _balanced_windows(spec: TokenSpec) -> np.ndarray:
     """Draw windows one by one and keep the new ones whose label still lacks some."""
-    stream = Space(f"pvr-holdout@{VERSION}", "holdout", spec.holdout_seed).stream("windows", 0)
     quota = np.full(spec.classes, spec.holdout_count // spec.classes)
+    if ":" not in spec.aggregation and (label_law(spec, spec.window) * _MAX_DRAWS < quota).any():
+        rare = int(label_law(spec, spec.window).argmin())
+        raise ValueError(f"holdout_count is {spec.holdout_count}; allowed: fewer, since too few windows have the label "
+                         f"{rare}")  # fmt: skip
+    stream = Space(f"pvr-holdout@{VERSION}", "holdout", spec.holdout_seed).stream("windows", 0)
     found: dict[tuple[int, ...], int] = {}
     drawn = 0
     while quota.any():
@@ -333,6 +339,8 @@ def task_law(spec: TokenSpec) -> np.ndarray:
         ValueError: There is no exact law: a predicate or a frozen value shapes the part, or your own aggregation is
             over too many windows.
     """
+    if spec.hops > 2 or (spec.hops == 2 and spec.window_end != "cyclic"):
+        raise ValueError(f"hops is {spec.hops}; allowed for an exact law: 1, or 2 with cyclic windows")
     if spec.part == "all":
         return label_law(spec)
     if spec.holdout in ("frozen", "predicate"):
@@ -342,8 +350,6 @@ def task_law(spec: TokenSpec) -> np.ndarray:
     held = np.bincount(aggregate(windows, spec), minlength=spec.classes)
     if spec.part != "train":
         return held / held.sum()
-    if spec.hops > 1:
-        return label_law(spec)  # the same for each position that the window may begin at
     # Of all windows, a part is whole; of those, the held-out ones are missing.
     whole = Fraction(spec.whole_starts, spec.num_starts * spec.num_widths)
     missing = float(whole) * held / spec.alphabet**spec.window

@@ -180,6 +180,8 @@ class TokenSpec(RuleSpec):
         check_choice("part", self.part, PARTS)
         check_integer("num_examples", self.num_examples, 1, 2**48)
         check_integer("holdout_seed", self.holdout_seed, 0, 2**63 - 1)
+        if self.holdout_seed and self.holdout != "balanced":
+            raise ValueError(f"holdout_seed is {self.holdout_seed}; allowed with holdout {self.holdout!r}: 0")
         if self.holdout == "none" and self.part != "all":
             raise ValueError(f"part is {self.part!r}; allowed without a holdout: all")
         if self.part == "first" and self.holdout != "permutations":

@@ -33,7 +33,7 @@ def claim_folder(folder: Path, run: dict[str, Any], *, write: bool) -> dict[str,
         if not isinstance(found, dict) or not all(isinstance(found.get(k), kind) for k, kind in kinds.items()):
             raise ValueError(f"{path}: is not the record of a training run; restore it, or use another folder")
         # More steps go on, unless the schedule's shape depends on how many there are.
-        free = (*_FREE_FIELDS, "steps") if run["train"]["schedule"] == "noam" else _FREE_FIELDS
+        free = (*_FREE_FIELDS, "steps") if run["train"]["schedule"] != "cosine" else _FREE_FIELDS
         for part in ("config", "train", "data"):
             _compare(folder, part, found.get(part, {}), run[part], free)
         for name in ("device", "processes"):

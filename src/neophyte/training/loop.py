@@ -57,7 +57,8 @@ def pick_dtype(name: str, device: torch.device) -> str:
         return name
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    return "bfloat16" if device.type == "cpu" and torch.cpu._is_amx_tile_supported() else "float32"
+    has_units = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # older versions of torch do not tell
+    return "bfloat16" if device.type == "cpu" and has_units() else "float32"
 
 
 @dataclass
@@ -217,14 +218,14 @@ def _run_steps(
             last = step + 1 == spec.steps
             saves = last or (step + 1) % spec.checkpoint_every == 0
             evaluates = evaluate and (last or (spec.evaluate_every and (step + 1) % spec.evaluate_every == 0))
-            if (saves or (step + 1) % spec.log_every == 0) and not torch.isfinite(value + norm):
+            if (saves or evaluates or (step + 1) % spec.log_every == 0) and not torch.isfinite(value + norm):
                 raise FloatingPointError(
                     f"the loss is {value.item()} and the gradient's norm {norm.item()} at step {step + 1}; the last "
                     "checkpoint is kept, try a lower learning_rate"
                 )
             found = _evaluated(model, evaluate) if evaluate and evaluates else {}
-            size, unit = _size(batch)
-            if (line := metrics.add(step, value, norm, spec.rate(step), size * processes.world_size, unit, last, found)
+            size, unit = _size(batch, spec.span(step)[1])
+            if (line := metrics.add(step, value, norm, spec.rate(step), size, unit, last, found)
                 ) and progress:  # fmt: skip
                 progress(line)
             if saves:
@@ -245,16 +246,18 @@ def _parts(batch: Batch) -> tuple[Tensor, ...]:
     return (batch,) if isinstance(batch, Tensor) else batch
 
 
-def _size(batch: Batch) -> tuple[int, str]:
-    """Return the size of a batch for its rate: tokens of token sequences, else labelled examples."""
-    return (batch.numel(), "tokens") if isinstance(batch, Tensor) else (len(batch[0]), "examples")
+def _size(batch: Batch, samples: int) -> tuple[int, str]:
+    """Return the size of a step of so many samples for its rate: in tokens of token sequences, else in examples."""
+    return (samples * batch.shape[1:].numel(), "tokens") if isinstance(batch, Tensor) else (samples, "examples")
 
 
 def _evaluated(model: nn.Module, evaluate: Callable[[nn.Module], Mapping[str, float]]) -> dict[str, float]:
     """Evaluate the network in evaluation mode; nothing of the training changes by it."""
+    device = next(model.parameters()).device
     model.eval()
-    with torch.random.fork_rng(), torch.inference_mode():
-        found = dict(evaluate(model))
+    # Not inference_mode: what a model keeps of its last call must serve the training too.
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+        found = {name: float(value) for name, value in evaluate(model).items()}
     model.train()
     return found
 

@@ -62,8 +62,10 @@ class MetricsLog:
             "learning_rate": learning_rate,
             "gradient_norm": gradient_norm.item(),
             f"{unit}_per_second": self._size / (time.perf_counter() - self._since),
-            **evaluated,
         }
+        if taken := line.keys() & evaluated.keys():
+            raise ValueError(f"evaluate returned {', '.join(sorted(taken))}; allowed: other names than the training's")
+        line |= evaluated
         self._losses, self._size, self._since = [], 0, time.perf_counter()
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()

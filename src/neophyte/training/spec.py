@@ -24,7 +24,7 @@ class TrainSpec:
         final_rate: Where the cosine ends, as a share of the peak.
         betas: Decay rates of Adam and LAMB.
         momentum: Of SGD.
-        weight_decay: Times the weights, added to the gradients.
+        weight_decay: Times the weights, added to the gradients; of LAMB to the direction.
         max_gradient_norm: Gradients are scaled down to this norm; 0 leaves them as they are.
         seed: Seed of the initial weights.
         device: "auto", "cpu", "cuda" or "mps".

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from neophyte.core.files import read_json
 from neophyte.core.spec import from_mapping
-from neophyte.evaluation.classification import feature_batches
 from neophyte.evaluation.similarity import linear_cka
 from neophyte.experiments.base import FAILS, HOLDS, UNTESTED, Claim, claim
 from neophyte.experiments.pvr.accuracy import LABELS, values_of
-from neophyte.models.loading import load_model
 from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
 from neophyte.pvr import TokenDataset, TokenSpec
 from neophyte.running.trials import TRIAL_FILE, Row, load_rows
-from neophyte.training.loop import pick_device
 
 # The criterion: a learner is fast if it generalises and slow if it does not, whatever its training accuracy.
 FAST, SLOW = 0.9, 0.5
@@ -38,6 +35,11 @@ def compare_learners(folder: Path, needs: dict[str, Path], *, examples: int) -> 
 
     They are compared on the training data of the slowest learner of the pair (paper, section 6.1).
     """
+    # Here, so that experiments can be listed and drawn without torch.
+    from neophyte.evaluation.classification import feature_batches
+    from neophyte.models.loading import load_model
+    from neophyte.training.loop import pick_device
+
     finals: dict[str, float] = {}
     for name, trial in needs.items():
         rows = load_rows(trial)

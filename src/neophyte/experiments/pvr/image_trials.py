@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from neophyte.core.spec import from_mapping, to_mapping
+from neophyte.core.spec import to_mapping
 from neophyte.evaluation.classification import measure
+from neophyte.experiments.pvr.images import dataset
 from neophyte.experiments.pvr.trials import fit, make_spec, score_row
 from neophyte.models.loading import count_parameters, load_model, model_config
-from neophyte.pvr.visual import VisualDataset
-from neophyte.pvr.visual_spec import VisualSpec
 from neophyte.running.trials import Row
 from neophyte.training.loop import pick_device, pick_dtype
-
-
-def dataset(task: Mapping[str, Any], split: str, root: str, seed: int = 0) -> VisualDataset:
-    """Return the images of a task, fields of `VisualSpec`."""
-    return VisualDataset(from_mapping(VisualSpec, task), split, seed, root)
 
 
 def train_image_classifier(
@@ -65,7 +59,7 @@ def train_image_classifier(
     return [{**about, **row} for row in rows]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def compare_logits(
     folder: Path,
     needs: dict[str, Path],

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neophyte.core.spec import from_mapping
 from neophyte.experiments.base import FAILS, HOLDS, UNDECIDED, Claim, above, claim
 from neophyte.experiments.pvr.accuracy import values_of
-from neophyte.experiments.pvr.image_trials import dataset
 from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
+from neophyte.pvr.visual import VisualDataset
+from neophyte.pvr.visual_spec import VisualSpec
 from neophyte.running.trials import Row
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 LABELS = {"resnet18": "ResNet18", "vgg11-bn": "VGG11-bn"}
 CHANCE = 0.1
+
+
+def dataset(task: Mapping[str, Any], split: str, root: str, seed: int = 0) -> VisualDataset:
+    """Return the images of a task, fields of `VisualSpec`."""
+    return VisualDataset(from_mapping(VisualSpec, task), split, seed, root)
 
 
 def draw_fig7(rows: list[Row], path: Path, caption: str) -> None:

@@ -256,7 +256,7 @@ def fig5_trials(scale: str) -> list[Trial]:
 # Blocks of images: bank, networks, training examples, test examples, seeds.
 BLOCKS: dict[str, tuple[str, tuple[str, ...], int, int, int]] = {
     "smoke": ("digits", ("resnet18",), 60, 50, 1),
-    "laptop": ("mnist", ("resnet18",), 10_000, 5_000, 1),
+    "laptop": ("mnist", ("resnet18",), 40_000, 5_000, 1),
     "paper": ("mnist", ("vgg11-bn", "resnet18"), 60_000, 10_000, 3),
 }
 DATA = "data"  # where `neophyte data fetch` puts image banks, below the current folder
@@ -271,7 +271,7 @@ def _block(scale: str, setting: str, part: str) -> dict[str, Any]:
 
 def block_trial(scale: str, model: str, setting: str, seed: int) -> Trial:
     """Return the trial that trains a network on blocks, "iid" or under "holdout"."""
-    recipe, examples = {**IMAGE_RECIPE, "epochs": 8 if scale == "laptop" else 10}, 1_000
+    recipe, examples = {**IMAGE_RECIPE, "epochs": 4 if scale == "laptop" else 10}, 1_000
     if scale == "smoke":
         recipe, examples = {**recipe, "epochs": 1, "batch_size": 10, "dtype": "float32"}, 20
     params = {
@@ -282,7 +282,7 @@ def block_trial(scale: str, model: str, setting: str, seed: int) -> Trial:
         "root": DATA,
         "seed": seed,
         "recipe": recipe,
-        "evaluations": {"smoke": 2, "laptop": 8, "paper": 20}[scale],
+        "evaluations": {"smoke": 2, "laptop": 16, "paper": 20}[scale],
         "curve_examples": examples,
     }
     return Trial(f"{model}-{setting}-s{seed}", f"{_PACKAGE}.image_trials:train_image_classifier", params)
