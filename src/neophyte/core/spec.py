@@ -95,7 +95,7 @@ def from_mapping(cls: type[Spec], values: Mapping[str, Any]) -> Spec:
         ValueError: A field is unknown (the message gives the nearest name) or a value is out of range.
     """
     if not isinstance(values, Mapping):
-        raise ValueError(f"{cls.__name__} is {values!r}; allowed: an object of its fields")
+        raise ValueError(f"spec is {values!r}; allowed: an object with the fields of {cls.__name__}")
     fields = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:
