@@ -22,7 +22,7 @@ from neophyte.experiments.metalang.scales import counting_trial
 from neophyte.experiments.registry import EXPERIMENTS
 from neophyte.metalang import TextCorpus
 from neophyte.models.loading import load_model
-from neophyte.models.presets import PRESETS
+from neophyte.models.presets import CLASSIFIERS, PRESETS
 from tests.experiments.handmade import finish
 
 from .conftest import contents
@@ -47,7 +47,7 @@ def test_list(cli):
     shown = parsed(cli("list", "--json"))
     assert list(shown["tasks"]) == [task.name for task in registry.tasks()]
     assert list(shown["experiments"]) == list(EXPERIMENTS)
-    assert shown["models"] == PRESETS
+    assert shown["models"] == {**PRESETS, **CLASSIFIERS}
     words = cli("list").out
     for name in (*shown["tasks"], *shown["experiments"], *shown["models"]):
         assert name in words

@@ -288,8 +288,8 @@ def test_a_users_labels_may_be_a_list_and_of_more_classes():
     "path", ["no.such.module:f", f"{__name__}:no_such_function", "math:", f"{__name__}:NOT_A_FUNCTION"]
 )
 def test_a_function_that_cannot_be_imported_is_refused(path):
-    with pytest.raises(ValueError, match=rf"function is '{path}'"):
-        rule.imported(path)
+    with pytest.raises(ValueError, match=rf"predicate is '{path}'"):
+        rule.imported("predicate", path)
 
 
 # What is held out.

@@ -21,13 +21,13 @@ def list_all(*, as_json: Json = False) -> None:
     """List tasks, experiments and model presets."""
     from neophyte.core import registry
     from neophyte.experiments.registry import EXPERIMENTS
-    from neophyte.models.presets import PRESETS
+    from neophyte.models.presets import CLASSIFIERS, PRESETS
 
     if as_json:
         print_json({
             "tasks": {task.name: task.summary for task in registry.tasks()},
             "experiments": {name: experiment.summary for name, experiment in EXPERIMENTS.items()},
-            "models": PRESETS,
+            "models": {**PRESETS, **CLASSIFIERS},
         })  # fmt: skip
         return
     print_table("Tasks", ["name", "what"], [[task.name, task.summary] for task in registry.tasks()])
@@ -36,7 +36,9 @@ def list_all(*, as_json: Json = False) -> None:
     print_table("Experiments", ["name", "scales", "what"], rows)
     console.print()
     models = [[name, sizes["num_layers"], sizes["d_model"], sizes["num_heads"]] for name, sizes in PRESETS.items()]
-    print_table("Models", ["name", "layers", "width", "heads"], models)
+    print_table("Language models", ["name", "layers", "width", "heads"], models)
+    console.print()
+    print_table("Classifiers", ["name", "network"], [[name, sizes["model"]] for name, sizes in CLASSIFIERS.items()])
 
 
 def verify(folder: Path, *, full: bool = False, quiet: Quiet = False) -> None:

@@ -86,9 +86,10 @@ class TokenDataset:
         self.seed = seed
         self._space = Space(spec.identity, split, seed)
         if ":" in spec.aggregation:
-            rule.imported(spec.aggregation)
+            rule.imported("aggregation", spec.aggregation)
         self._windows = rule.held_out_windows(spec)[: 1 if spec.part == "first" else None]
-        self._predicate = rule.imported(spec.predicate) if spec.holdout == "predicate" and spec.part != "all" else None
+        predicate = rule.imported("predicate", spec.predicate) if spec.predicate else None
+        self._predicate = predicate if spec.part != "all" else None
         self._rule, self._layout, self._holdout = self._plan()
         self._slots = _pack(self._bounds())
         self._groups: Any = self._digit_plan()

@@ -44,8 +44,8 @@ class Variables:
     windows: np.ndarray
 
 
-def imported(path: str) -> Callable[..., Any]:
-    """Return the function that "package.module:function" names.
+def imported(field: str, path: str) -> Callable[..., Any]:
+    """Return the function that a field's "package.module:function" names.
 
     Raises:
         ValueError: It cannot be imported.
@@ -54,9 +54,9 @@ def imported(path: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"function is {path!r}, which cannot be imported: {error}") from None
+        raise ValueError(f"{field} is {path!r}, which cannot be imported: {error}") from None
     if not callable(found):
-        raise ValueError(f"function is {path!r}; allowed: a function, not {found!r}")
+        raise ValueError(f"{field} is {path!r}; allowed: a function, not {found!r}")
     return found
 
 
@@ -142,7 +142,7 @@ def aggregate(windows: Any, spec: RuleSpec) -> np.ndarray:
         return {"lower": lower, "upper": upper, "mean": (lower + upper) // 2}[spec.median]
     if kind == "maj_vote":
         return _modes(windows, spec)
-    found = np.asarray(imported(kind)(windows))
+    found = np.asarray(imported("aggregation", kind)(windows))
     if found.shape != sizes.shape or found.dtype.kind not in "iu":
         raise ValueError(f"aggregation {kind} returned {found.dtype} {found.shape}; allowed: integers {sizes.shape}")
     if len(found) and not (found.min() >= 0 and found.max() < spec.classes):
@@ -265,9 +265,11 @@ def label_law(spec: RuleSpec, size: int | None = None) -> np.ndarray:
 def window_sizes(spec: RuleSpec) -> dict[int, Fraction]:
     """Return the probability of each number of values that the window of a sequence can have."""
     widths = range(spec.window - spec.num_widths + 1, spec.window + 1)
+    if spec.window_end == "cyclic":
+        return {width: Fraction(1, len(widths)) for width in widths}
     sizes: dict[int, Fraction] = {}
     for start, width in itertools.product(range(spec.num_starts), widths):
-        size = width if spec.window_end == "cyclic" else min(width, spec.num_values - start)
+        size = min(width, spec.num_values - start)
         sizes[size] = sizes.get(size, Fraction(0)) + Fraction(1, spec.num_starts * len(widths))
     return sizes
 

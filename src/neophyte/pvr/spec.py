@@ -18,6 +18,7 @@ MEDIANS = ("lower", "upper", "mean")
 MODE_TIES = ("smallest", "largest", "first")
 HOLDOUTS = ("none", "permutations", "balanced", "frozen", "predicate")
 PARTS = ("all", "train", "test", "first")
+MAX_HELD_OUT = 4_000_000  # above the permutations of ten digits
 MAX_CODE = 2**63  # windows are numbered in base `alphabet`
 
 
@@ -205,13 +206,14 @@ class TokenSpec(RuleSpec):
             if self.window > self.alphabet:
                 raise ValueError(f"window is {self.window}; allowed with held-out permutations: at most the alphabet, "
                                  f"{self.alphabet}")  # fmt: skip
-            check_integer("holdout_count", self.holdout_count, 1, math.factorial(self.window))
+            check_integer("holdout_count", self.holdout_count, 1, min(math.factorial(self.window), MAX_HELD_OUT))
         else:
-            check_integer("holdout_count", self.holdout_count, 1)
+            check_integer("holdout_count", self.holdout_count, 1, MAX_HELD_OUT)
             if self.holdout_count % self.classes:
                 raise ValueError(f"holdout_count is {self.holdout_count}; allowed with a balanced holdout: a multiple "
                                  f"of the {self.classes} labels")  # fmt: skip
-        if self.holdout_count >= windows and self.whole_starts == self.num_starts:
+        shorter = self.variable_window or self.whole_starts < self.num_starts
+        if self.holdout_count >= windows and not shorter:
             raise ValueError(f"holdout_count is {self.holdout_count}; allowed: below {windows}, the number of windows, "
                              "since no training example would be left")  # fmt: skip
 
