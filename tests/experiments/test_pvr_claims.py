@@ -71,14 +71,15 @@ def test_fig9_holds():
     [
         ({"accuracy": 0.994}, {"set": "train", "neighbours": 1, "train_size": 10_000, "seed": 2}, {0: FAILS}),
         ({"accuracy": 0.996}, {"set": "train", "neighbours": 1, "train_size": 10_000, "seed": 2}, {}),
-        ({"accuracy": 0.6}, {"set": "test", "neighbours": 1, "train_size": 1_000}, {1: FAILS}),
+        # From 1,000 to 30,000 it is no jump.
+        ({"accuracy": 0.6}, {"set": "test", "neighbours": 1, "train_size": 10_000}, {1: FAILS}),
         # The median of three seeds: one that fails changes nothing, two do.
-        ({"accuracy": 0.6}, {"set": "test", "neighbours": 1, "train_size": 1_000, "seed": 0}, {}),
+        ({"accuracy": 0.6}, {"set": "test", "neighbours": 1, "train_size": 10_000, "seed": 0}, {}),
         ({"accuracy": 0.2}, {"set": "test", "neighbours": 1, "train_size": 30_000, "seed": 0}, {}),
         # m = 1 fails at a size that suffices for m = 0: it needs more.
         ({"accuracy": 0.2}, {"set": "test", "neighbours": 1, "train_size": 30_000}, {}),
         ({"accuracy": 0.96}, {"set": "test", "neighbours": 1, "train_size": 10_000}, {2: FAILS}),
-        ({"accuracy": 0.96}, {"set": "test", "neighbours": 1, "train_size": 1_000}, {1: FAILS, 2: FAILS}),
+        ({"accuracy": 0.96}, {"set": "test", "neighbours": 1, "train_size": 1_000}, {2: FAILS}),
         # 95 % is to be exceeded.
         ({"accuracy": 0.95}, {"set": "test", "neighbours": 1, "train_size": 30_000}, {}),
         # Anchors: every run, as the other implementation's were.
@@ -111,9 +112,8 @@ FIG10 = sweep({(model, m, 3_000): value / (m + 1) for model, value in MODELS.ite
 
 def test_fig10_holds():
     claims = accuracy.claims_fig10(FIG10, "laptop")
-    assert verdicts(claims) == [HOLDS] * 5
-    assert "MLP: m = 0: more than tried, m = 1: more than tried" in claims[4].detail
-    assert "MLP-Mixer, width 64: m = 0: 3,000, m = 1: more than tried" in claims[4].detail
+    assert verdicts(claims) == [HOLDS] * 4
+    assert claims[0].text == "Transformer, width 64 is ahead of MLP (test accuracy at equal size)"
     assert "m = 0, 3,000: +0.300" in claims[0].detail
 
 
@@ -142,9 +142,11 @@ def test_fig10_claims_fail(fields, where, expected):
 
 
 def test_the_score_is_the_smallest_size_of_the_grid():
-    rows = sweep({("mlp", 0, 300): 0.2, ("mlp", 0, 1_000): 0.96, ("mlp", 0, 3_000): 0.9, ("mixer-64", 0, 300): 0.951})
-    detail = accuracy.claims_fig10(rows, "paper")[-1].detail
-    assert detail == "MLP: m = 0: 1,000; MLP-Mixer, width 64: m = 0: 300"
+    rows = sweep({("mlp", 0, 300): 0.2, ("mlp", 0, 1_000): 0.96, ("mlp", 0, 3_000): 0.9, ("mlp", 1, 3_000): 0.3,
+                  ("mixer-64", 0, 300): 0.951})  # fmt: skip
+    # Of a size with no smaller one beside it nobody knows whether less would do.
+    said = "MLP 1,000 (m = 0), more than 3,000 (m = 1); MLP-Mixer, width 64 at most 300 (m = 0)"
+    assert accuracy.score_table(rows) == said
 
 
 def fig11():
@@ -274,7 +276,7 @@ def test_fig16_claims_fail(fields, where, expected):
 
 FIG17 = {False: {("mixer-64", 0, 100): 0.97, ("mixer-64", 0, 300): 0.99, ("mixer-64", 1, 300): 0.2,
                  ("mixer-64", 1, 1_000): 0.96},
-         True: {("mixer-64", 0, 100): 0.1, ("mixer-64", 0, 1_000): 0.96, ("mixer-64", 1, 10_000): 0.3}}  # fmt: skip
+         True: {("mixer-64", 0, 1_000): 0.1, ("mixer-64", 0, 3_000): 0.96, ("mixer-64", 1, 10_000): 0.3}}  # fmt: skip
 
 
 def fig17(**changes):
@@ -289,9 +291,9 @@ def fig17(**changes):
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({}, HOLDS),  # 100 against 1,000; 1,000 against more than 10,000
-        ({"pointer": {(0, 300): 0.96}}, FAILS),  # 100 against 300
-        ({"pointer": {(1, 3_000): 0.96}}, FAILS),
+        ({}, HOLDS),  # at most 100 against more than 1,000; 1,000 against more than 10,000
+        ({"pointer": {(0, 1_000): 0.96}}, UNDECIDED),  # at most 100 against at most 1,000
+        ({"pointer": {(0, 500): 0.96}, "without": {(0, 90): 0.1}}, FAILS),  # more than 90 against at most 500
         # More than 10,000, the largest: at least three times as many, so it may be ten times.
         ({"without": {(1, 1_000): 0.2, (1, 3_000): 0.96}}, UNDECIDED),
         # No size suffices without a pointer: that complexity says nothing.
@@ -303,7 +305,7 @@ def test_fig17(changes, verdict):
     (claim,) = accuracy.claims_fig17(fig17(**changes), "laptop")
     assert claim.verdict == verdict
     if not changes:
-        assert claim.detail == "m = 0: 100 against 1,000; m = 1: 1,000 against more than 10,000"
+        assert claim.detail == "m = 0: 100 against 3,000; m = 1: 1,000 against more than 10,000"
 
 
 # Figures 12, 13 and 18
@@ -316,7 +318,7 @@ def learner(seed, final, fitted, model="mlp", holdout="none", last=100.0):
              "train_size": 50_000}  # fmt: skip
     curve = [{"kind": "curve", "epoch": epoch, "train_accuracy": 0.5 if epoch < fitted else 0.95, "test_accuracy": 0.3,
               f"{name}_accuracy": final} for epoch in (10.0, 20.0, 50.0, last)]  # fmt: skip
-    sets = {"train": 1.0, "test": final} if name == "test" else {"train": 1.0, "test": 0.7, "held_out": final}
+    sets = {"train": 1.0, "test": final} if name == "test" else {"train": 1.0, "test": 0.99, "held_out": final}
     found = [{"kind": "result", "set": key, "accuracy": value} for key, value in sets.items()]
     return [{**about, **row} for row in (*curve, *found)]
 
@@ -361,10 +363,11 @@ def test_curves_are_judged_by_architecture():
     assert "fast: 1 runs, 90 % of the training set after 10 epochs (median)" in claims[0].detail
 
 
-def cka(pairs):
+def cka(pairs, model="mlp"):
     """Rows of pairs of learners: kind -> similarities."""
-    return [{"trial": "compare", "kind": "cka", "one": f"a{i}", "other": f"b{i}", "pair": pair, "cka": value,
-             "examples": 50_000} for pair, values in pairs.items() for i, value in enumerate(values)]  # fmt: skip
+    about = {"trial": "compare", "kind": "cka", "model": model, "examples": 50_000}
+    return [{**about, "one": f"a{i}", "other": f"b{i}", "pair": pair, "cka": value}
+            for pair, values in pairs.items() for i, value in enumerate(values)]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -382,6 +385,16 @@ def test_cka(pairs, verdict):
     (claim,) = dynamics.claims_cka(cka(pairs), "laptop")
     assert claim.verdict == verdict
     assert any(character.isdigit() for character in claim.detail)
+
+
+def test_cka_is_judged_by_architecture():
+    # Pooled, the medians would be .5 and .8.
+    rows = cka({"fast-fast": [0.5] * 4, "fast-slow": [0.2]}) + cka(
+        {"fast-fast": [0.95], "fast-slow": [0.8] * 8}, "mixer"
+    )
+    claims = dynamics.claims_cka(rows, "paper")
+    assert verdicts(claims) == [HOLDS, HOLDS]
+    assert [claim.text.partition(":")[0] for claim in claims] == ["MLP", "MLP-Mixer"]
 
 
 def test_fig18_tests_both():
@@ -625,7 +638,9 @@ def test_figures_of_one_seed_are_drawn(draw, name):
 
 
 def test_figures_count_runs_and_seeds(draw):
-    assert "18 runs, median and range of 3 seeds" in draw(accuracy.draw_fig9, FIG9)
+    assert "18 runs, 200 epochs or more, median and range of 3 seeds" in draw(accuracy.draw_fig9, FIG9)
+    fewer = changed(FIG9, {"epochs": 60.0}, train_size=30_000)
+    assert "200 epochs or more, but 60 at 30,000" in draw(accuracy.draw_fig9, fewer)
     assert "2 seeds" in draw(images.draw_fig7, fig7(seeds=2))
     assert "3 runs" in draw(dynamics.draw_curves, learners((0.95, 10), (0.7, 20), (0.2, 50)))
     said = draw(dynamics.draw_fig18, learners((0.95, 10), holdout="permutations") + cka({"fast-fast": [0.9146]}))

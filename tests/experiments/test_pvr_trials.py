@@ -35,7 +35,7 @@ TINY = {**CLASSIFIERS["mlp"], "length": 11, "alphabet": 10, "num_classes": 10, "
 def test_the_recipe_becomes_steps(size, steps, warmup):
     spec = trials.make_spec(TOKEN_RECIPE, size, 3, 10)
     assert (spec.steps, spec.warmup_steps, spec.epoch_size, spec.seed) == (steps, warmup, size, 3)
-    assert spec.evaluate_every == spec.log_every == steps // 10
+    assert (spec.evaluate_every, spec.log_every) == (steps // 10, min(steps // 10, 100))
     rates = [spec.rate(step) for step in (0, warmup - 1, warmup, (warmup + steps) // 2, steps - 1)]
     half = (((warmup + steps) // 2) - warmup) / (steps - 1 - warmup)
     expected = [0.05 / warmup, 0.05, 0.05, 0.025 * (1 + math.cos(math.pi * half)), 0.0]
@@ -209,8 +209,9 @@ def test_learners_are_compared_on_the_slower_ones_training_set(pair, better, fin
         finish(trial, root, changed(rows, {"accuracy": final}, set="test"))
         needs[name] = folder
     # A worker gets its needs in the order of their names.
-    (row,) = dynamics.compare_learners(root, dict(sorted(needs.items())), examples=examples)
+    (row,) = dynamics.compare_learners(root, dict(sorted(needs.items())), model="mlp", examples=examples)
     assert (row["one"], row["other"], row["pair"], row["examples"]) == (*order, kind, examples)
+    assert (row["model"], row["data"]) == ("mlp", order[1])
     slower = found[order[1]][0].params
     source = TokenDataset(TokenSpec(**slower["task"]), "train", slower["seed"])
     tokens = torch.from_numpy(source.batch(np.arange(examples)).tokens)
@@ -219,11 +220,14 @@ def test_learners_are_compared_on_the_slower_ones_training_set(pair, better, fin
     assert row["cka"] == pytest.approx(centred_cka(*features), rel=1e-6)
 
 
-def test_learners_are_judged_by_what_is_held_out():
-    rows = [{"kind": "result", "set": "test", "holdout": "none"}]
-    assert dynamics.judged_set(rows) == "test"
-    assert dynamics.judged_set([{**rows[0], "holdout": "permutations"}]) == "held_out"
-    assert dynamics.judged_set([{"kind": "cka"}]) == "test"
+def test_learners_are_judged_by_the_test_set_and_what_is_held_out():
+    rows = [{"kind": "result", "set": "train", "accuracy": 0.1}, {"kind": "result", "set": "test", "accuracy": 0.8},
+            {"kind": "curve", "step": 1}]  # fmt: skip
+    assert dynamics.final_accuracy(rows) == 0.8
+    # On held-out permutations a constant guess is always right, and elsewhere it is not.
+    assert dynamics.final_accuracy([*rows, {"kind": "result", "set": "held_out", "accuracy": 1.0}]) == 0.8
+    assert dynamics.final_accuracy([*rows, {"kind": "result", "set": "held_out", "accuracy": 0.3}]) == 0.3
+    assert dynamics.final_accuracy([*rows, {"kind": "result", "set": "window 0 1", "accuracy": 0.0}]) == 0.8
 
 
 # Logits

@@ -22,6 +22,7 @@ def list_all(*, as_json: Json = False) -> None:
     from neophyte.core import registry
     from neophyte.experiments.registry import EXPERIMENTS
     from neophyte.models.presets import CLASSIFIERS, PRESETS
+    from neophyte.pvr import VISUAL_PRESETS
 
     if as_json:
         print_json({
@@ -30,7 +31,11 @@ def list_all(*, as_json: Json = False) -> None:
             "models": {**PRESETS, **CLASSIFIERS},
         })  # fmt: skip
         return
-    print_table("Tasks", ["name", "what"], [[task.name, task.summary] for task in registry.tasks()])
+    tasks = [[task.name, task.summary] for task in registry.tasks()]
+    known = {name.partition("/")[2].partition("@")[0] for name, _ in tasks}
+    tasks += [[f"pvr/{name}", f"{preset.summary}; fetch the images first"]
+              for name, preset in VISUAL_PRESETS.items() if name not in known]  # fmt: skip
+    print_table("Tasks", ["name", "what"], tasks)
     console.print()
     rows = [[name, ", ".join(e.scales), e.summary] for name, e in EXPERIMENTS.items()]
     print_table("Experiments", ["name", "scales", "what"], rows)

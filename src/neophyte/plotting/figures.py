@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ CONTROL_LABELS = {
     "unigram": "unigram",
     "uniform": "uniform",
 }
+_CAPTION_CHARACTERS = 18  # an inch of the caption's type
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -69,7 +71,8 @@ def new_figure(rows: int, columns: int, width: float = 4.0, height: float = 3.0,
 
 def save_figure(figure: Figure, path: Path, caption: str) -> None:
     """Write a figure as PNG, whole or not at all, with the caption (scale, counts) at its foot."""
-    figure.supxlabel(caption, fontsize=7, color="#666666", ha="right", x=0.99)
+    lines = textwrap.wrap(caption, int(_CAPTION_CHARACTERS * figure.get_figwidth()))
+    figure.supxlabel("\n".join(lines), fontsize=7, color="#666666", ha="right", x=0.99)
     with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
 

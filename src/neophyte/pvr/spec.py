@@ -265,19 +265,20 @@ def _presets() -> dict[str, Preset]:
         return {f"{name}-train": Preset(train, "train", f"{what}: training set"),
                 f"{name}-test": Preset(test, "test", f"{what}: test set")}  # fmt: skip
 
-    def both(name: str, what: str, **fields: Any) -> dict[str, Preset]:
+    def both(name: str, what: str, /, size: int = 1_000_000, **fields: Any) -> dict[str, Preset]:
         train, test = ("train", "test") if fields.get("holdout", "none") != "none" else ("all", "all")
-        return pair(name, what, TokenSpec(part=train, num_examples=1_000_000, **fields),
+        return pair(name, what, TokenSpec(part=train, num_examples=size, **fields),
                     TokenSpec(part=test, num_examples=100_000, **fields))  # fmt: skip
 
     found: dict[str, Preset] = {}
     for m in range(6):
-        found |= both(f"m{m}", f"mod_sum of {m + 1} of 10 digits (paper, section 5.1)", window=m + 1)
+        size = {0: 30_000, 1: 100_000}.get(m, 1_000_000)  # where the MLP solves it
+        found |= both(f"m{m}", f"mod_sum of {m + 1} of 10 digits (paper, section 5.1)", size, window=m + 1)
     for m in (1, 2):
         count = math.factorial(m + 1)
-        permutations = {"window": m + 1, "holdout": "permutations", "holdout_count": count}
+        permutations: dict[str, Any] = {"window": m + 1, "holdout": "permutations", "holdout_count": count}
         found |= both(f"holdout-m{m}", f"all {count} permutations held out (paper, section 6.2)", **permutations)
-        balanced = {"window": m + 1, "holdout": "balanced", "holdout_count": 10}
+        balanced: dict[str, Any] = {"window": m + 1, "holdout": "balanced", "holdout_count": 10}
         found |= both(f"balanced-m{m}", "10 windows held out, one of each label", **balanced)
     found |= both("no-pointer-m2", "the pointer is always 0 (paper, appendix D)", window=3, pointer=False)
     for kind in ("median", "maj_vote", "min", "max"):

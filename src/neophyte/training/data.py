@@ -86,6 +86,9 @@ def example_batches(
 ) -> tuple[Callable[[int, int], tuple[Tensor, Tensor]], dict[str, Any]]:
     """Return what the training loop asks of a set of examples that it sees in epochs, each in an order of its own.
 
+    That is (first, count) -> inputs and labels of the examples first, ..., numbered on from epoch to epoch, and what
+    they are. A batch lies in one epoch: `TrainSpec.span` cuts epochs into batches.
+
     No order is stored: what stands at a place of it is computed (`Space.shuffled`).
 
     Args:
@@ -99,6 +102,9 @@ def example_batches(
 
     def draw(first: int, count: int) -> tuple[Tensor, Tensor]:
         epoch, place = divmod(first, size)
+        if place + count > size:
+            raise ValueError(f"first is {first} and count {count}; allowed: a batch in one epoch of {size} examples, "
+                             "as TrainSpec.span gives")  # fmt: skip
         indices = orders.shuffled("epochs", epoch, size, np.arange(place, place + count))
         return draw_examples(source, indices, threads, epoch)
 
@@ -109,6 +115,8 @@ def example_batches(
         "seed": source.seed,
         "shuffle_seed": shuffle_seed,
     }
+    if banks := getattr(source, "bank_digests", None):
+        data["banks"] = banks
     return draw, data
 
 

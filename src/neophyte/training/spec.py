@@ -15,7 +15,8 @@ class TrainSpec:
     Attributes:
         steps: Optimiser steps.
         batch_size: Samples in a step, over all processes.
-        micro_batch_size: Samples in a forward pass; 0 takes each process's whole share at once.
+        micro_batch_size: Samples in a forward pass; 0 takes each process's whole share at once. The gradient is the
+            same, but for networks with batch normalisation.
         epoch_size: Samples in an epoch, whose last step may take fewer; 0 for a stream without end.
         optimizer: "adam", "sgd", "adagrad" or "lamb".
         learning_rate: Peak rate.

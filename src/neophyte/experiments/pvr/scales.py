@@ -87,7 +87,8 @@ def token_trial(
     said += ["no-pointer"] * (not task.get("pointer", True))
     if "holdout" in task:
         said.append(f"{task['holdout']}-{task['holdout_count']}")
-    said += [f"{value:g}" if isinstance(value, float) else str(value) for value in (changes or {}).values()]
+    said += [f"{value:g}" if isinstance(value, float) else str(value) for value in (changes or {}).values()
+             if not isinstance(value, list)]  # fmt: skip
     return Trial("-".join([*said, str(size), f"s{seed}"]), f"{_HERE}:train_token_classifier", params)
 
 
@@ -104,7 +105,13 @@ def sweep_trials(scale: str, sweep: Sweep, **task: Any) -> list[Trial]:
 _LOW = (100, 300, 1_000, 3_000, 10_000)
 _THIN = (300, 1_000, 3_000)
 _PAPER_SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-_MASSIVE = (1_000_000, 5_000_000, 10_000_000, 50_000_000)
+_ALL_SIZES = (*_PAPER_SIZES, 5_000_000, 10_000_000, 50_000_000)
+
+
+def _with(size: int) -> tuple[int, ...]:
+    """Return all sizes of the paper and this one, where it is no larger than they are."""
+    return tuple(sorted({*_ALL_SIZES, min(size, _ALL_SIZES[-1])}))
+
 
 FIG9 = {
     "smoke": Sweep({("mlp", 0): (40, 80), ("mlp", 1): (40,)}, seeds=2),
@@ -130,8 +137,8 @@ FIG11 = {
     "smoke": Sweep({("mlp", 0): (40, 80), ("mixer-64", 0): (40,)}, seeds=1),
     "laptop": Sweep({("mlp", 0): (10_000, 30_000), ("mlp", 1): (30_000, 100_000), ("mixer-64", 0): _THIN,
                      ("mixer-64", 1): _THIN[-1:]}, seeds=3),
-    "paper": Sweep({**{("mlp", m): (*_PAPER_SIZES, *_MASSIVE[1:]) for m in range(5)},
-                    **{("mixer", m): (*_PAPER_SIZES, *_MASSIVE[1:]) for m in range(6)}}, seeds=3),
+    "paper": Sweep({**{("mlp", m): _ALL_SIZES for m in range(5)},
+                    **{("mixer", m): _with(5 * 10 ** (m + 3)) for m in range(6)}}, seeds=3),
 }  # fmt: skip
 FIG16 = {
     "smoke": Sweep({("mlp", m): (40,) for m in (1, 2)}, seeds=1),
@@ -187,7 +194,7 @@ def fig13_trials(scale: str) -> list[Trial]:
 
 
 def _comparison(scale: str, name: str, runs: Sequence[Trial]) -> Trial:
-    params = {"examples": 40 if scale == "smoke" else 50_000}
+    params = {"model": runs[0].params["model"], "examples": 40 if scale == "smoke" else 50_000}
     return Trial(name, f"{_PACKAGE}.dynamics:compare_learners", params, tuple(runs))
 
 
@@ -346,6 +353,7 @@ def fetch_banks(trials: list[Trial]) -> None:
 
 
 # The search of appendix A: (size, rates, batch sizes, seeds), for each optimiser.
+_MOMENTS = {"betas": [0.9, 0.999]}  # of Adam and LAMB, as their authors have them
 OPTIMIZERS = ("sgd", "adam", "adagrad", "lamb")
 SEARCH: dict[str, tuple[int, tuple[float, ...], tuple[int, ...], int]] = {
     "smoke": (40, (0.01,), (16, 32), 1),
@@ -359,7 +367,7 @@ def sweep_of_recipes(scale: str) -> list[Trial]:
     size, rates, batches, seeds = SEARCH[scale]
     return [
         token_trial(scale, "mlp", size, seed, window=1,
-                    changes={"optimizer": optimizer, "learning_rate": rate, "batch_size": batch})
+                    changes={"optimizer": optimizer, "learning_rate": rate, "batch_size": batch, **_MOMENTS})
         for optimizer in OPTIMIZERS for rate in rates for batch in batches for seed in range(seeds)
     ]  # fmt: skip
 

@@ -29,7 +29,8 @@ def make_spec(recipe: Mapping[str, Any], size: int, seed: int, evaluations: int)
     """Return how to train on a set of that size.
 
     Args:
-        recipe: Fields of `TrainSpec`, and "epochs", "warmup_epochs" and "min_steps" (at least so many, for tiny sets).
+        recipe: Fields of `TrainSpec`, and "epochs", "warmup_epochs" and "min_steps" (at least so many, for tiny sets),
+            from which "steps" and "warmup_steps" follow where they are not given.
         size: Examples in the training set.
         seed: Seed of the weights.
         evaluations: How often to evaluate during training.
@@ -37,12 +38,12 @@ def make_spec(recipe: Mapping[str, Any], size: int, seed: int, evaluations: int)
     fields = dict(recipe)
     epochs, warmup, least = (fields.pop(name) for name in ("epochs", "warmup_epochs", "min_steps"))
     per_epoch = math.ceil(size / fields["batch_size"])
-    steps = max(epochs * per_epoch, least)
-    warmup = min(warmup, epochs // 2)  # the paper's 10 of 200 epochs; a short run has a cosine too
+    steps = fields.pop("steps", None) or max(epochs * per_epoch, least)
+    rises = min(warmup * per_epoch, steps // 2)  # the paper's 10 of 200 epochs; a short run falls too
     every = max(1, steps // evaluations)
     return from_mapping(TrainSpec, {
-        "steps": steps, "epoch_size": size, "warmup_steps": max(1, warmup * per_epoch), "seed": seed,
-        "evaluate_every": every, "log_every": every, "checkpoint_every": max(1000, steps // 10), **fields,
+        "steps": steps, "epoch_size": size, "warmup_steps": max(1, rises), "seed": seed,
+        "evaluate_every": every, "log_every": min(every, 100), "checkpoint_every": 1000, **fields,
     })  # fmt: skip
 
 
