@@ -203,7 +203,7 @@ def test_certify(cli):
     assert shown["tasks"] == ["pvr/m1-train@1", "pvr/m1-test@1"]
     assert shown["splits"] == ["train", "test"]
     assert (shown["shared"], shown["repeated"], shown["checked"]) == (0, [0, 0], [300, 300])
-    assert (shown["sizes"], shown["disjoint"], shown["complete"]) == ([1_000_000, 100_000], True, False)
+    assert (shown["sizes"], shown["disjoint"], shown["complete"]) == ([100_000, 100_000], True, False)
     words = cli("certify", "pvr/digits-iid-train", "pvr/digits-iid-test", "--limit", 20)
     assert words.code == 0
     assert "0 of 20 samples of pvr/digits-iid-test@1 'test' are among 20 of pvr/digits-iid-train@1 'train'" in words.out
