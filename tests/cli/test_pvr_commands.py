@@ -198,6 +198,14 @@ def test_generate_and_verify(cli, tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_images_have_options_of_their_own(cli):
+    shown = parsed(cli("sample", "pvr", "--preset", "digits-iid-train", "--rows", 3, "--columns", 4, "--window", 2,
+                       "--count", 2, "--json"))  # fmt: skip
+    assert [len(one["classes"]) for one in shown] == [12, 12]
+    assert "rows is not a field of TokenSpec" in cli("sample", "pvr", "--rows", 3).err
+    assert "hops is not a field of VisualSpec" in cli("sample", "pvr", "--preset", "digits-iid-train", "--hops", 2).err
+
+
 def test_certify(cli):
     shown = parsed(cli("certify", "pvr/m1-train", "pvr/m1-test", "--limit", 300, "--json"))
     assert shown["tasks"] == ["pvr/m1-train@1", "pvr/m1-test@1"]

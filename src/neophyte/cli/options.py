@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import typing
+from collections.abc import Container
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -25,16 +26,19 @@ def field_help(spec: type) -> dict[str, str]:
     return found
 
 
-def options_for(spec: type, group: str) -> Any:
+def options_for(spec: type, group: str, without: Container[str] = ()) -> Any:
     """Return a dataclass with the fields of `spec`, all optional: what is not given keeps the preset's value.
 
     Args:
         spec: A spec class.
         group: Heading of its options in the help.
+        without: Fields that get no option.
     """
     hints, words = typing.get_type_hints(spec), field_help(spec)
     fields = []
     for field in dataclasses.fields(spec):
+        if field.name in without:
+            continue
         names = _ALIASES.get(field.name, (f"--{field.name.replace('_', '-')}",))
         many = str(hints[field.name]).endswith(", ...]")
         parameter = Parameter(

@@ -14,33 +14,37 @@ from neophyte import __version__, pvr
 from neophyte.cli.display import console, print_json, print_table, progress
 from neophyte.cli.options import Json, Quiet, given, json_object, options_for
 from neophyte.core.addressing import MAX_INDEX
-from neophyte.core.spec import check_choice, check_integer
-from neophyte.pvr import PRESETS, VISUAL_PRESETS, TokenDataset, TokenSpec, VisualDataset
+from neophyte.core.spec import change, check_choice, check_integer
+from neophyte.pvr import PRESETS, VISUAL_PRESETS, TokenDataset, TokenSpec, VisualDataset, VisualSpec
 from neophyte.training.spec import TrainSpec
 
 if TYPE_CHECKING:
+    from typing import Any as ImageOptions
     from typing import Any as TaskOptions
     from typing import Any as TrainOptions
 else:
     TaskOptions = options_for(TokenSpec, "Task")
+    # Those that images share with tokens, such as --window, are among the task's.
+    ImageOptions = options_for(VisualSpec, "Images", without={*TokenSpec.__dataclass_fields__, "held_out"})
     TrainOptions = options_for(TrainSpec, "Training")
 
 Download = Annotated[bool, Parameter(negative="", help="Fetch an image bank that is missing.")]
 
 
 def _dataset(
-    preset: str, split: str | None, seed: int, data: Path, download: bool, options: Any
+    preset: str, split: str | None, seed: int, data: Path, download: bool, *options: Any
 ) -> TokenDataset | VisualDataset:
-    """Return the task of a preset, of tokens or of images."""
+    """Return the task of a preset, of tokens or of images, with the fields that were given changed."""
     check_choice("preset", preset, [*PRESETS, *VISUAL_PRESETS])
+    fields = {name: value for group in options for name, value in given(group).items()}
     if preset in PRESETS:
-        return pvr.tokens(preset, split=split, seed=seed, **given(options))
+        return pvr.tokens(preset, split=split, seed=seed, **fields)
     if download:
         from neophyte.pvr.fetch import fetch_missing
 
-        spec = VISUAL_PRESETS[preset].spec
+        spec = change(VISUAL_PRESETS[preset].spec, **fields)
         fetch_missing({spec.pointer_bank, *spec.cell_banks}, data)
-    return pvr.images(preset, split=split, seed=seed, root=data, **given(options))
+    return pvr.images(preset, split=split, seed=seed, root=data, **fields)
 
 
 def sample(
@@ -55,6 +59,7 @@ def sample(
     data: Path = Path("data"),
     download: Download = False,
     options: TaskOptions = None,
+    image_options: ImageOptions = None,
     as_json: Json = False,
 ) -> None:
     """Show examples: of tokens the pointer, its window and the label; of images a labelled contact sheet.
@@ -79,7 +84,7 @@ def sample(
     data
         Folder of the image banks.
     """
-    source = _dataset(preset, split, seed, data, download, options)
+    source = _dataset(preset, split, seed, data, download, options, image_options)
     shown = (16 if isinstance(source, VisualDataset) else 1) if count is None else count
     check_integer("count", shown, 1, 400)
     check_integer("index", index, 0, MAX_INDEX - shown + 1)
@@ -210,6 +215,7 @@ def train(
     data: Path = Path("data"),
     download: Download = False,
     options: TaskOptions = None,
+    image_options: ImageOptions = None,
     train_options: TrainOptions = None,
     quiet: Quiet = False,
 ) -> None:
@@ -254,7 +260,7 @@ def train(
     if epochs is not None:
         check_integer("epochs", epochs, 1)
     check_integer("test_examples", test_examples, 1)
-    source = _dataset(preset, split, data_seed, data, download, options)
+    source = _dataset(preset, split, data_seed, data, download, options, image_options)
     tests = _test_set(source, preset, data)
     recipe = {"betas": (0.9, 0.999), **(TOKEN_RECIPE if isinstance(source, TokenDataset) else IMAGE_RECIPE)}
     recipe |= {name: value for name, value in given(train_options).items() if name != "seed"}
@@ -342,6 +348,7 @@ def evaluate(
     data: Path = Path("data"),
     download: Download = False,
     options: TaskOptions = None,
+    image_options: ImageOptions = None,
     as_json: Json = False,
 ) -> None:
     """Score a classifier: its accuracy with the exact rule and every control beside it.
@@ -371,7 +378,7 @@ def evaluate(
     from neophyte.training.loop import pick_device
 
     check_integer("examples", examples, 1)
-    source = _dataset(preset, split, seed, data, download, options)
+    source = _dataset(preset, split, seed, data, download, options, image_options)
     model, config = load_model(checkpoint, trust=trust_model)
     _check_sizes(str(checkpoint), config, source, preset)
     _check_kind(str(checkpoint), config, source, preset)
