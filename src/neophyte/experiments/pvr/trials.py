@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from neophyte.core.contract import TaskDataset
-from neophyte.core.spec import from_mapping
+from neophyte.core.spec import check_integer, from_mapping
 from neophyte.evaluation.classification import Accuracy, each_batch, measure
 from neophyte.models.loading import count_parameters, model_config
 from neophyte.pvr import TokenDataset, TokenSpec, held_out_windows, memorisation, overlap, variables
@@ -38,7 +38,8 @@ def make_spec(recipe: Mapping[str, Any], size: int, seed: int, evaluations: int)
     fields = dict(recipe)
     epochs, warmup, least = (fields.pop(name) for name in ("epochs", "warmup_epochs", "min_steps"))
     per_epoch = math.ceil(size / fields["batch_size"])
-    steps = fields.pop("steps", None) or max(epochs * per_epoch, least)
+    steps = fields.pop("steps", max(epochs * per_epoch, least))
+    check_integer("steps", steps, 1)
     rises = min(warmup * per_epoch, steps // 2)  # the paper's 10 of 200 epochs; a short run falls too
     every = max(1, steps // evaluations)
     return from_mapping(TrainSpec, {
