@@ -67,6 +67,15 @@ def write_shards(
     return manifest
 
 
+def check_recipe(recipe: Mapping[str, Any], task: str) -> None:
+    """Raise ValueError unless a recipe is one of the task, such as "metalang@1", and has spec, split and seed."""
+    if recipe.get("task") != task:
+        raise ValueError(f"task is {recipe.get('task')!r}; allowed: {task!r}, which this version of neophyte draws")
+    for name in ("spec", "split", "seed"):
+        if name not in recipe:
+            raise ValueError(f"{name} is missing from the recipe; restore the manifest")
+
+
 def _draw_blocks(draw: Draw, start: int, rows: int, progress: Callable[[int], None] | None) -> np.ndarray:
     """Return the samples start, ..., start + rows - 1, drawn a block at a time so that progress shows."""
     samples = np.empty(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neophyte.core.shards import write_shards
+from neophyte.core.shards import check_recipe, write_shards
 from neophyte.core.spec import check_integer, from_mapping, to_mapping
 from neophyte.metalang.dataset import Corpus
 from neophyte.metalang.language import token_dtype
@@ -28,11 +28,7 @@ def drawer(recipe: Mapping[str, Any], threads: int = 1) -> Callable[[np.ndarray]
     Raises:
         ValueError: The recipe is of another task or version.
     """
-    if recipe.get("task") != TASK:
-        raise ValueError(f"task is {recipe.get('task')!r}; allowed: {TASK!r}, which this version of neophyte draws")
-    for name in ("spec", "split", "seed"):
-        if name not in recipe:
-            raise ValueError(f"{name} is missing from the recipe; restore the manifest")
+    check_recipe(recipe, TASK)
     corpus = Corpus(from_mapping(CorpusSpec, recipe["spec"]), recipe["split"], recipe["seed"])
     return lambda indices: corpus.batch(indices, threads=threads).tokens
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neophyte.core.shards import write_shards
+from neophyte.core.shards import check_recipe, write_shards
 from neophyte.core.spec import check_integer, from_mapping, to_mapping
 from neophyte.pvr.dataset import TokenDataset
 from neophyte.pvr.spec import VERSION, TokenSpec
@@ -28,11 +28,7 @@ def drawer(recipe: Mapping[str, Any], threads: int = 1) -> Callable[[np.ndarray]
     Raises:
         ValueError: The recipe is of another task or version.
     """
-    if recipe.get("task") != TASK:
-        raise ValueError(f"task is {recipe.get('task')!r}; allowed: {TASK!r}, which this version of neophyte draws")
-    for name in ("spec", "split", "seed"):
-        if name not in recipe:
-            raise ValueError(f"{name} is missing from the recipe; restore the manifest")
+    check_recipe(recipe, TASK)
     dataset = TokenDataset(from_mapping(TokenSpec, recipe["spec"]), recipe["split"], recipe["seed"])
 
     def draw(indices: np.ndarray) -> np.ndarray:
