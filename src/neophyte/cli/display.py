@@ -69,6 +69,18 @@ def progress(what: str, total: int | None, unit: str, quiet: bool) -> Iterator[C
         yield _plain(what, total, unit)
 
 
+def step_watcher(advance: Callable[[int], None]) -> Callable[[dict[str, float]], None]:
+    """Return what the training loop calls with each line of metrics: it advances a progress by the steps since."""
+    shown = 0
+
+    def show(line: dict[str, float]) -> None:
+        nonlocal shown
+        advance(int(line["step"]) - shown)
+        shown = int(line["step"])
+
+    return show
+
+
 def _plain(what: str, total: int | None, unit: str) -> Callable[[int], None]:
     start, done, shown = time.perf_counter(), 0, time.perf_counter()
 

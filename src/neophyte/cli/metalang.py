@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from neophyte import __version__, metalang
-from neophyte.cli.display import console, print_json, print_table, progress
+from neophyte.cli.display import console, print_json, print_table, progress, step_watcher
 from neophyte.cli.options import Json, Quiet, given, json_object, options_for
 from neophyte.metalang import Corpus, CorpusSpec, TextCorpus
 from neophyte.training.spec import TrainSpec
@@ -181,14 +181,8 @@ def train(
         )
     config = model_config(model, {"vocab_size": corpus.spec.vocab_size, **arguments})
     with progress("train", spec.steps, "steps", quiet) as advance:
-        shown = [0]
-
-        def show(line: dict[str, float]) -> None:
-            advance(int(line["step"]) - shown[0])
-            shown[0] = int(line["step"])
-
         draw, data = corpus_batches(corpus, threads)
-        trained = run(config, spec, draw, out, data=data, progress=show)
+        trained = run(config, spec, draw, out, data=data, progress=step_watcher(advance))
     if Processes().rank:
         return
     from neophyte.training.metrics import read_metrics

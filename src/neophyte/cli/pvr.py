@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from neophyte import __version__, pvr
-from neophyte.cli.display import console, print_json, print_table, progress
+from neophyte.cli.display import console, print_json, print_table, progress, step_watcher
 from neophyte.cli.options import Json, Quiet, given, json_object, options_for
 from neophyte.core.addressing import MAX_INDEX
 from neophyte.core.spec import change, check_choice, check_integer
@@ -284,14 +284,17 @@ def train(
         return {"test_accuracy": measure(network, tests, count, device=device, batch_size=batch_size).accuracy}
 
     with progress("train", spec.steps, "steps", quiet) as advance:
-        shown = [0]
-
-        def show(line: dict[str, float]) -> None:
-            advance(int(line["step"]) - shown[0])
-            shown[0] = int(line["step"])
-
         draw, what = example_batches(source, shuffle_seed=seed)
-        network = run(config, spec, draw, out, data=what, loss=classification_loss, evaluate=evaluate, progress=show)
+        network = run(
+            config,
+            spec,
+            draw,
+            out,
+            data=what,
+            loss=classification_loss,
+            evaluate=evaluate,
+            progress=step_watcher(advance),
+        )
     if Processes().rank:
         return
     score = measure(network, tests, test_examples, device=device, batch_size=batch_size)

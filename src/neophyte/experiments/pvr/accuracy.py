@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -388,9 +388,9 @@ def draw_fig17(rows: list[Row], path: Path, caption: str) -> None:
 
 def claims_fig17(rows: list[Row], scale: str) -> list[Claim]:
     """Test appendix D: without a pointer, orders of magnitude fewer examples."""
-    split: Callable[[bool], list[Row]] = lambda pointer: select(rows, pointer=pointer)  # noqa: E731
-    without, with_pointer = (next(iter(_needed(split(pointer)).values())) for pointer in (False, True))
-    largest = max(row["train_size"] for row in split(True) if "train_size" in row)
+    apart = [select(rows, pointer=pointer) for pointer in (False, True)]
+    without, with_pointer = (next(iter(_needed(part).values())) for part in apart)
+    largest = max(row["train_size"] for row in apart[True] if "train_size" in row)
     ratios, verdicts = [], []
 
     def tried(m: int, pointer: bool) -> list[int]:

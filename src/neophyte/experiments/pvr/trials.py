@@ -15,7 +15,7 @@ from torch import nn
 from neophyte.core.contract import TaskDataset
 from neophyte.core.spec import check_integer, from_mapping
 from neophyte.evaluation.classification import Accuracy, each_batch, measure
-from neophyte.models.loading import count_parameters, model_config
+from neophyte.models.loading import build_model, count_parameters, model_config
 from neophyte.pvr import TokenDataset, TokenSpec, held_out_windows, memorisation, overlap, variables
 from neophyte.pvr.references import task_law
 from neophyte.running.trials import Row
@@ -180,8 +180,6 @@ def _each_window(model: nn.Module, source: TokenDataset, device: torch.device) -
 
 def count_table(folder: Path, needs: dict[str, Path], *, published: Mapping[str, int]) -> list[Row]:
     """Build the networks of Table 1 and count their parameters."""
-    from neophyte.models.loading import build_model
-
     return [
         {"model": name, "parameters": count_parameters(build_model(model_config(name, {}))), "published_count": count}
         for name, count in published.items()
