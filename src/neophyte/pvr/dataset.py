@@ -29,6 +29,8 @@ _AGGREGATIONS = {
 _WORD_LIMIT = 2**50
 # The faster kernel looks four digits up at once: up to this base the table stays in a near cache.
 _MAX_DIGIT = 16
+# ... and so does the label of every window, which is looked up where there are no more than this.
+_MAX_ANSWERS = 100_000
 # Attempts at one example before the training space is called empty.
 _MAX_ATTEMPTS = 100_000
 
@@ -126,8 +128,7 @@ class TokenDataset:
 
         def draw(rows: slice) -> None:
             if self._groups is not None:
-                plan, window, held_out, groups = self._groups
-                kernels.draw_digits(keys, places[rows], plan, window, held_out, groups, tokens[rows], labels[rows])
+                kernels.draw_digits(keys, places[rows], *self._groups, tokens[rows], labels[rows])
                 return
             attempts = np.zeros(len(places[rows]), dtype=np.int64)
             failures = kernels.draw_examples(
@@ -268,7 +269,10 @@ class TokenDataset:
         groups = (whole, partial, spec.alphabet ** (4 - rest), thresholds[0], table)
         aggregation, variant, alphabet, _, _, cyclic = self._rule
         held_out = codes if mode == kernels.REJECT else codes[:0]
-        return (aggregation, variant, alphabet, cyclic), spec.window, held_out, groups
+        answers = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+        if aggregation != kernels.OTHER and spec.alphabet**spec.window <= _MAX_ANSWERS:
+            answers = rule.label_table(spec)
+        return (aggregation, variant, alphabet, cyclic), spec.window, held_out, groups, answers
 
     def _places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the keys of the blocks of examples, uint64 (rows, 2), and row * BLOCK + place in the block of each."""

@@ -206,16 +206,19 @@ def _wrapped(column, length):
 
 
 @kernel
-def draw_digits(keys, places, rule, window, held_out, groups, tokens, labels):
+def draw_digits(keys, places, rule, window, held_out, groups, answers, tokens, labels):
     """What `draw_examples` draws where tokens are plain digits, the pointer first, that share one word; twice as fast.
 
     rule: (aggregation, its variant, alphabet, cyclic). held_out: sorted codes int64 to reject.
+    answers: where the windows of each size begin, int64 (w + 1,), and the label of every window by its code, uint8; or
+    no labels: then each is computed.
     groups: how many numbers of four digits there are, and of those that are left, and their ratio; the threshold below
     which a word is rejected; table uint32 of the digits of every number, a byte each, the first the lowest.
     keys, places, tokens and labels as there.
     """
     aggregation, variant, alphabet, cyclic = rule
     bound, last_bound, scale, threshold, table = groups
+    starts, known = answers
     length = tokens.shape[1]
     chosen = np.empty(window, dtype=np.int64)
     cached = np.int64(-1)
@@ -248,16 +251,16 @@ def draw_digits(keys, places, rule, window, held_out, groups, tokens, labels):
                 column += 1
             first = np.int64(tokens[e, 0]) + 1
             size = np.int64(window) if cyclic else min(np.int64(window), length - first)
-            fair = word >= threshold
-            if fair and (held_out.size == 0 or size < window):
-                break
             code = np.int64(0)
-            for i in range(size):
-                code = code * alphabet + tokens[e, _wrapped(first + i, length)]
-            if fair and not _is_held_out(code, held_out):
+            if known.size or held_out.size:
+                for i in range(size):
+                    code = code * alphabet + tokens[e, _wrapped(first + i, length)]
+            if word >= threshold and (held_out.size == 0 or size < window or not _is_held_out(code, held_out)):
                 break
             attempt += 1
-        if aggregation == MOD_SUM:
+        if known.size:
+            labels[e] = known[starts[size] + code]
+        elif aggregation == MOD_SUM:
             total = np.int64(0)
             for i in range(size):
                 total += tokens[e, _wrapped(first + i, length)]

@@ -227,6 +227,21 @@ def window_codes(windows: Any, alphabet: int) -> np.ndarray:
     return np.where((windows >= 0).all(axis=1), codes, -1)
 
 
+def label_table(spec: RuleSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Return the label of every window, of each size that the end of the sequence leaves.
+
+    Returns:
+        Where the windows of each size begin, int64 (w + 1,), and the labels, uint8: of the windows of a size in the
+        order of their codes (`window_codes`).
+    """
+    sizes = [spec.window] if spec.window_end != "truncate" else range(1, spec.window + 1)
+    starts, found = np.zeros(spec.window + 1, dtype=np.int64), []
+    for size in sizes:
+        starts[size] = sum(map(len, found))
+        found.append(_labels_of_codes(np.arange(spec.alphabet**size), size, spec).astype(np.uint8))
+    return starts, np.concatenate(found)
+
+
 # What a constant guess is worth.
 
 
@@ -320,10 +335,14 @@ def _enumerated_law(spec: RuleSpec, size: int) -> np.ndarray:
     law = np.zeros(spec.classes)
     for start in range(0, count, 100_000):
         codes = np.arange(start, min(start + 100_000, count))
-        digits = codes[:, None] // spec.alphabet ** np.arange(size - 1, -1, -1) % spec.alphabet
-        windows = np.pad(digits, ((0, 0), (0, spec.window - size)), constant_values=-1)
-        law += np.bincount(aggregate(windows, spec), minlength=spec.classes)
+        law += np.bincount(_labels_of_codes(codes, size, spec), minlength=spec.classes)
     return law / count
+
+
+def _labels_of_codes(codes: np.ndarray, size: int, spec: RuleSpec) -> np.ndarray:
+    """Return the labels of the windows of `size` values that are these numbers in base `alphabet` (`window_codes`)."""
+    digits = codes[:, None] // spec.alphabet ** np.arange(size - 1, -1, -1) % spec.alphabet
+    return aggregate(np.pad(digits, ((0, 0), (0, spec.window - size)), constant_values=-1), spec)
 
 
 def best_constant(spec: RuleSpec) -> float:
