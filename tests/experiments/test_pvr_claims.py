@@ -662,6 +662,16 @@ def test_figures_count_what_they_leave_out(draw, bad):
     assert f"left out: {bad} with a training accuracy below 60%" in said
 
 
+def test_fig14_draws_a_panel_for_each_size(draw, monkeypatch):
+    panels = []
+    monkeypatch.setattr(accuracy, "_accuracy_axes", lambda axes, title, **_: panels.append((title, len(axes.lines))))
+    few, many = fig14(), changed(fig14(), {"train_size": 200_000})
+    draw(accuracy.draw_fig14, [*many, *few])
+    (one, one_lines), (other, other_lines) = panels
+    assert (one, other) == ("window size 2, 100,000 examples", "window size 2, 200,000 examples")
+    assert one_lines == other_lines
+
+
 def test_figures_without_a_run_that_is_kept_are_drawn(draw):
     rows = changed(fig11(), {"accuracy": 0.1}, set="train")
     assert "left out: 15 of 15 runs" in draw(accuracy.draw_fig11, rows)

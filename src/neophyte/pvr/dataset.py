@@ -128,7 +128,10 @@ class TokenDataset:
 
         def draw(rows: slice) -> None:
             if self._groups is not None:
-                kernels.draw_digits(keys, places[rows], *self._groups, tokens[rows], labels[rows])
+                plan, window, held_out, groups, answers = self._groups
+                kernels.draw_digits(
+                    keys, places[rows], plan, window, held_out, groups, answers, tokens[rows], labels[rows]
+                )
                 return
             attempts = np.zeros(len(places[rows]), dtype=np.int64)
             failures = kernels.draw_examples(

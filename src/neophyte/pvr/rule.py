@@ -235,11 +235,12 @@ def label_table(spec: RuleSpec) -> tuple[np.ndarray, np.ndarray]:
         order of their codes (`window_codes`).
     """
     sizes = [spec.window] if spec.window_end != "truncate" else range(1, spec.window + 1)
-    starts, found = np.zeros(spec.window + 1, dtype=np.int64), []
+    starts, tables, total = np.zeros(spec.window + 1, dtype=np.int64), [], 0
     for size in sizes:
-        starts[size] = sum(map(len, found))
-        found.append(_labels_of_codes(np.arange(spec.alphabet**size), size, spec).astype(np.uint8))
-    return starts, np.concatenate(found)
+        starts[size], count = total, spec.alphabet**size
+        tables.append(_labels_of_codes(np.arange(count), size, spec).astype(np.uint8))
+        total += count
+    return starts, np.concatenate(tables)
 
 
 # What a constant guess is worth.

@@ -287,22 +287,23 @@ def claims_fig11(rows: list[Row], scale: str) -> list[Claim]:
 
 
 def draw_fig14(rows: list[Row], path: Path, caption: str) -> None:
-    """Draw test accuracy by the number of held-out permutations, a panel for each m, and the balanced holdout."""
+    """Draw test accuracy by the number of held-out permutations and the balanced holdout: panels by m and size."""
     kept, left_out, runs = keep_trained(rows, FIG14_LEAST)
-    ms = values_of(rows, "neighbours")
-    figure, axes = new_figure(1, len(ms), width=4.6, height=3.4, sharey=True)
+    tasks = sorted({(row["neighbours"], row["train_size"]) for row in results(rows, "test")})
+    figure, axes = new_figure(1, len(tasks), width=4.6, height=3.4, sharey=True)
     names = {"first": "window (0, ..., m), as in the paper", "held_out": "all held-out windows", "test": "not held out"}
-    for panel, m in zip(axes[0], ms, strict=True):
+    for panel, (m, size) in zip(axes[0], tasks, strict=True):
+        here = {"neighbours": m, "train_size": size}
         for colour, (name, label) in zip(COLOURS, names.items(), strict=False):
-            if found := results(kept, name, neighbours=m, holdout="permutations"):
+            if found := results(kept, name, holdout="permutations", **here):
                 draw_line(panel, found, label, by="holdout_count", color=colour, marker="o", markersize=4)
-        place = max(row["holdout_count"] for row in rows if row["neighbours"] == m and row["holdout"] == "permutations")
+        place = max(row["holdout_count"] for row in results(rows, "test", holdout="permutations", **here))
         for colour, name in zip(COLOURS[1:], ("held_out", "test"), strict=False):
-            found = results(kept, name, neighbours=m, holdout="balanced")
+            found = results(kept, name, holdout="balanced", **here)
             panel.plot([place + 1] * len(found), [row["accuracy"] for row in found], "s", color=colour, markersize=4)
         panel.set_xticks([*range(1, place + 1), place + 1], [*map(str, range(1, place + 1)), "balanced"])
         panel.axhline(0.1, color="#999999", linewidth=0.8)
-        _accuracy_axes(panel, f"window size {m + 1}", x="held-out permutations i")
+        _accuracy_axes(panel, f"window size {m + 1}, {size:,} examples", x="held-out permutations i")
         if panel.get_legend_handles_labels()[0]:
             panel.legend(loc="lower left")
     save_figure(figure, path, f"{caption}; {runs} runs, {_epochs(rows)}; left out: {left_out} with a training accuracy "
