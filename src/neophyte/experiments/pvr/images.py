@@ -48,7 +48,9 @@ def draw_fig7(rows: list[Row], path: Path, caption: str) -> None:
                       xlabel="epoch" if i else "")  # fmt: skip
     axes[0, 0].legend()
     sizes = ", ".join(f"{size:,}" for size in values_of(rows, "train_size"))
-    save_figure(figure, path, f"{caption}; {sizes} training examples, {len(values_of(rows, 'seed'))} seeds; grey: 10 %")
+    seeds = len(values_of(rows, "seed"))
+    said = f"{seeds} seed{'s' * (seeds > 1)}"
+    save_figure(figure, path, f"{caption}; {sizes} training examples, {said}; grey: best constant guess, 10 %")
 
 
 def claims_fig7(rows: list[Row], scale: str) -> list[Claim]:
@@ -95,8 +97,8 @@ def draw_logits(rows: list[Row], path: Path, caption: str, *, first: int) -> Non
             axes[i, j].set(title=f"trained {setting}, label {bars[0]['label']}", ylabel="logit")
             axes[i, j].set_xticks(range(len(bars)))
     summary = {row["setting"]: row["lowest"] for row in select(rows, kind="rank")}
-    save_figure(figure, path, f"{caption}; dotted: the label; red: held out of the pointed cell, exactly the lowest in "
-                f"{summary['holdout']:.1%} (trained under holdout) and {summary['iid']:.1%} (IID)")  # fmt: skip
+    save_figure(figure, path, f"{caption}; dotted: the label; orange: held out of the pointed cell, exactly the "
+                f"lowest in {summary['holdout']:.1%} (trained under holdout) and {summary['iid']:.1%} (IID)")  # fmt: skip
 
 
 def _pictures(spec: str, split: str, root: str, examples: Sequence[int]) -> np.ndarray:
