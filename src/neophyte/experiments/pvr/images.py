@@ -96,9 +96,9 @@ def draw_logits(rows: list[Row], path: Path, caption: str, *, first: int) -> Non
             axes[i, j].axvline(bars[0]["label"], color="#000000", linewidth=0.8, linestyle=":")
             axes[i, j].set(title=f"trained {setting}, label {bars[0]['label']}", ylabel="logit")
             axes[i, j].set_xticks(range(len(bars)))
-    summary = {row["setting"]: row["lowest"] for row in select(rows, kind="rank")}
+    lowest = {row["setting"]: f"{row['lowest']:.1%}" for row in select(rows, kind="rank")}
     save_figure(figure, path, f"{caption}; dotted: the label; orange: held out of the pointed cell, exactly the "
-                f"lowest in {summary['holdout']:.1%} (trained under holdout) and {summary['iid']:.1%} (IID)")  # fmt: skip
+                f"lowest in {lowest['holdout']} (trained under holdout) and {lowest['iid']} (IID)")  # fmt: skip
 
 
 def _pictures(spec: str, split: str, root: str, examples: Sequence[int]) -> np.ndarray:
