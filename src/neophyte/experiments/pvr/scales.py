@@ -129,7 +129,7 @@ FIG9 = {
 FIG10 = {
     "smoke": Sweep({(model, 0): (40,) for model in ("mlp", "mlp-2x", "transformer-64", "mixer-64")}, seeds=1),
     "laptop": Sweep({(model, m): _THIN if m == 0 else _THIN[-1:] for m in (0, 1)
-                     for model in ("mlp", "mlp-2x", "transformer-64", "mixer-64")}, seeds=3),
+                     for model in ("mlp", "mlp-2x", "transformer-64", "mixer-64")}, seeds=2),
     "paper": Sweep({(model, m): _PAPER_SIZES for m in range(4) for model in ("mlp", "mlp-2x", "transformer", "mixer")},
                    seeds=3),
 }  # fmt: skip
