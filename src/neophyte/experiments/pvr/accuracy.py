@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neophyte.evaluation.sample_complexity import THRESHOLD, sample_complexity
 from neophyte.experiments.base import FAILS, HOLDS, UNDECIDED, UNTESTED, Claim, all_of, claim
 from neophyte.plotting.figures import COLOURS, new_figure, save_figure, select
@@ -60,6 +62,11 @@ def _accuracy_axes(axes: Axes, title: str, x: str = "training examples") -> None
     axes.set(title=title, xlabel=x, ylabel="accuracy", ylim=(-0.03, 1.03))
     if x == "training examples":
         axes.set_xscale("log")
+        drawn = [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines]
+        sizes = sorted({size for sizes in drawn for size in sizes.tolist() if size > 1.0})
+        if sizes and sizes[-1] < 30 * sizes[0]:  # too narrow for labels at powers of ten
+            axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+            axes.minorticks_off()
 
 
 def _references(axes: Axes, rows: Sequence[Row], colour: str) -> None:
