@@ -68,14 +68,13 @@ def bench(
 
 
 def _rate(source: TokenDataset | VisualDataset, threads: int, batch: int, total: int, repeats: int) -> float:
-    """Return samples a second, drawn in batches, the first of them unmeasured: it compiles, or reads the cache."""
+    """Return samples a second, drawn in batches; a first round of them is left out: there all is still cold."""
     batches = max(1, total // batch)
-    source.batch(np.arange(batch), threads=threads)
     seconds = []
-    for repeat in range(repeats):
+    for repeat in range(repeats + 1):
         begun = time.perf_counter()
         for number in range(batches):
             first = (repeat * batches + number) * batch
             source.batch(np.arange(first, first + batch), threads=threads)
         seconds.append(time.perf_counter() - begun)
-    return batches * batch / statistics.median(seconds)
+    return batches * batch / statistics.median(seconds[1:])
