@@ -234,9 +234,8 @@ def label_table(spec: RuleSpec) -> tuple[np.ndarray, np.ndarray]:
         Where the windows of each size begin, int64 (w + 1,), and the labels, uint8: of the windows of a size in the
         order of their codes (`window_codes`).
     """
-    sizes = [spec.window] if spec.window_end != "truncate" else range(1, spec.window + 1)
     starts, tables, total = np.zeros(spec.window + 1, dtype=np.int64), [], 0
-    for size in sizes:
+    for size in sorted(window_sizes(spec)):
         starts[size], count = total, spec.alphabet**size
         tables.append(_labels_of_codes(np.arange(count), size, spec).astype(np.uint8))
         total += count

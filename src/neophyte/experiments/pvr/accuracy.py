@@ -62,6 +62,7 @@ def _accuracy_axes(axes: Axes, title: str, x: str = "training examples") -> None
     axes.set(title=title, xlabel=x, ylabel="accuracy", ylim=(-0.03, 1.03))
     if x == "training examples":
         axes.set_xscale("log")
+        # Reference lines across the panel end at 0 and 1, which are no sizes.
         drawn = [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines]
         sizes = sorted({size for sizes in drawn for size in sizes.tolist() if size > 1.0})
         if sizes and sizes[-1] < 30 * sizes[0]:  # too narrow for labels at powers of ten
