@@ -7,10 +7,13 @@ therefore named by a hash of all kernel sources: a change in any of them starts 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +21,8 @@ import numba
 from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_log = logging.getLogger("neophyte")
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -57,6 +62,21 @@ def cache_folder() -> str:
 
 
 _CACHE_FOLDER = cache_folder()
+
+
+@contextmanager
+def tell_of_compiling(*kernels: Any) -> Iterator[None]:
+    """Log how long the block took if it compiled one of the kernels: once on a machine, later runs read the cache."""
+
+    def compiled() -> int:
+        return sum(sum(one.stats.cache_misses.values()) for one in kernels)
+
+    before, begun = compiled(), time.perf_counter()
+    yield
+    if compiled() > before:
+        seconds = time.perf_counter() - begun
+        _log.warning("compiled %s in %.1f s; the next start reads them from %s",
+                     ", ".join(one.__name__ for one in kernels), seconds, _CACHE_FOLDER)  # fmt: skip
 
 
 def kernel(function: Function) -> Function:

@@ -33,6 +33,7 @@ _MAX_DIGIT = 16
 _MAX_ANSWERS = 100_000
 # Attempts at one example before the training space is called empty.
 _MAX_ATTEMPTS = 100_000
+_EXAMPLES_A_PART = 8192  # they are worth waking a thread
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class TokenDataset:
                 raise ValueError(f"holdout is {self.spec.holdout!r}; allowed: one that leaves examples: {failures} had "
                                  f"none in {_MAX_ATTEMPTS:,} draws")  # fmt: skip
 
-        in_threads(draw, len(indices), threads)
+        in_threads(draw, len(indices), threads, least=_EXAMPLES_A_PART)
         if self._predicate is not None:
             self._redraw(keys, places, tokens, labels)
         if ":" in self.spec.aggregation:

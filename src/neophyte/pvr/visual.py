@@ -19,6 +19,7 @@ from neophyte.pvr.visual_spec import VisualSpec, preset
 
 # Windows that are enumerated for the law of the label; above, it is estimated from so many examples.
 _MAX_WINDOWS = 200_000
+_IMAGES_A_PART = 128  # they are worth waking a thread
 _LAW_EXAMPLES = 100_000
 
 
@@ -139,7 +140,7 @@ class VisualDataset:
                     self.spec.cell, channels, channels // bank_channels, picks[rows], offsets[rows], images[rows],
                 )  # fmt: skip
 
-        in_threads(compose, len(indices), threads)
+        in_threads(compose, len(indices), threads, least=_IMAGES_A_PART)
         classes = self._classes(picks)
         pointers, windows, labels = self._labelled(classes)
         return ImageExamples(images.reshape(-1, height, width, channels), labels, classes, pointers, windows)
