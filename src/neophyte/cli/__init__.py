@@ -9,7 +9,11 @@ from typing import Any, NoReturn
 
 from neophyte import __version__
 
-_FAMILIES = ("metalang", "pvr")
+_FAMILIES = {
+    "metalang": ("sample", "generate", "train", "evaluate", "bench"),
+    "pvr": ("sample", "generate", "train", "evaluate", "bench"),
+    "mazeworld": ("sample", "bench"),
+}
 _COMMON = "neophyte.cli.common"
 
 
@@ -30,7 +34,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail(" ".join(str(error).split()), 2)
     except ImportError as error:
         extra = {"torch": "train", "matplotlib": "plots", "datasets": "text", "safetensors": "train",
-                 "torchvision": "vision", "sklearn": "vision", "PIL": "vision"}  # fmt: skip
+                 "torchvision": "vision", "sklearn": "vision", "PIL": "vision", "pygame": "play",
+                 "gymnasium": "envs"}  # fmt: skip
         name = (error.name or "").partition(".")[0]
         if name not in extra:
             raise
@@ -71,9 +76,10 @@ def _make_app(app_class: Any) -> Any:
     }
     for verb, text in families.items():
         group = app_class(name=verb, help=text)
-        for family in _FAMILIES:
+        for family in [family for family, verbs in _FAMILIES.items() if verb in verbs]:
             group.command(f"neophyte.cli.{family}:{verb}", name=family, help=text)
         app.command(group)
+    app.command("neophyte.cli.mazeworld:play", name="play", help="Walk through a maze with the keys.")
     app.command(f"{_COMMON}:verify", name="verify", help="Check a data set on disk against its recipe.")
     app.command(f"{_COMMON}:certify", name="certify", help="Compare the samples of a training and a test set.")
     app.command(f"{_COMMON}:run", name="run", help="Run an experiment: its table, figure and claims.")
