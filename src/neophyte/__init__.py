@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from neophyte.core.registry import register_family
-from neophyte.gymnasium_ids import register_when_loaded
+from neophyte.gymnasium_ids import register_ids
 
 if TYPE_CHECKING:
     from neophyte import mazeworld, metalang, pvr
@@ -18,7 +18,7 @@ register_family("mazeworld", "neophyte.mazeworld.tasks")
 register_family("metalang", "neophyte.metalang.tasks")
 register_family("pvr", "neophyte.pvr.tasks")
 
-register_when_loaded()
+register_ids()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,14 +3,14 @@
 import pytest
 
 from neophyte.core.spec import from_mapping
+from neophyte.experiments import metalang
 from neophyte.experiments.base import SCALES as SCALE_NAMES
 from neophyte.experiments.registry import EXPERIMENTS
 from neophyte.metalang import CorpusSpec
 from neophyte.models.presets import PRESETS
 from neophyte.training.spec import TrainSpec
 
-# Those of pvr are looked at in test_pvr_scales.py.
-METALANG = {name: e for name, e in EXPERIMENTS.items() if not name.startswith("pvr-")}
+METALANG = {experiment.name: experiment for experiment in metalang.EXPERIMENTS}
 
 
 def all_trials(name, scale):

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from neophyte.core.spec import check_integer
-from neophyte.gymnasium_ids import register
 from neophyte.mazeworld.dataset import Mazes, mazes
 from neophyte.mazeworld.world import World
 
@@ -107,7 +106,6 @@ def _vector_environment(way: str, size: int, threads: int, num_worlds: int) -> C
     """Return the step of environments as `gymnasium.make_vec` gives them."""
     import gymnasium
 
-    register()
     envs = gymnasium.make_vec("neophyte/MazeWorld-v0", num_envs=num_worlds, actions=way, height=size, width=size,
                               threads=threads, max_steps=_FOREVER)  # fmt: skip
     envs.reset(seed=0)
@@ -121,7 +119,6 @@ def _environment(way: str, size: int) -> Callable[[Any], Any]:
     """Return the step of one environment as `gymnasium.make` gives it."""
     import gymnasium
 
-    register()
     env = gymnasium.make("neophyte/MazeWorld-v0", actions=way, height=size, width=size, max_steps=_FOREVER,
                          num_commands=2**20)  # fmt: skip
     env.reset(seed=0)
