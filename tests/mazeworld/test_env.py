@@ -347,6 +347,7 @@ def megabytes():
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, trims with glibc")
 def test_memory_does_not_grow():
     code = """
 def use(resets, environments):
@@ -366,6 +367,7 @@ assert megabytes() - before < 5.0, megabytes() - before
     subprocess.run([sys.executable, "-c", MEGABYTES + code], check=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, trims with glibc")
 @pytest.mark.parametrize(("size", "most"), [(15, 50e-3), (35, 50e-3)])
 def test_a_world_of_a_batch_takes_little_memory(size, most):
     code = f"""
